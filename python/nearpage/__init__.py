@@ -18,12 +18,15 @@ from ._nearpage import (
     BenchReport,
     BoundAnswer,
     Bundle,
+    Cache,
     Diagnosis,
     Events,
     Fidelity,
     Machine,
     Memory,
+    Moment,
     Node,
+    Object,
     Pages,
     Profile,
     Report,
@@ -33,6 +36,8 @@ from ._nearpage import (
     __version__,
     doctor,
     explain_log,
+    tape,
+    top,
 )
 from ._nearpage import bench as _bench
 from ._nearpage import compare_rules as _compare_rules
@@ -61,6 +66,7 @@ __all__ = [
     "BenchReport",
     "BoundAnswer",
     "Bundle",
+    "Cache",
     "Diagnosis",
     "Events",
     "Fidelity",
@@ -71,8 +77,10 @@ __all__ = [
     "Machine",
     "MachineError",
     "Memory",
+    "Moment",
     "NearpageError",
     "Node",
+    "Object",
     "Pages",
     "Profile",
     "ReplayError",
@@ -92,6 +100,8 @@ __all__ = [
     "models",
     "record",
     "settings",
+    "tape",
+    "top",
     "verify",
 ]
 

@@ -382,6 +382,40 @@ class Pages:
         """Bytes."""
 
 @final
+class Object:
+    """An object of a cache, or memory of any size: ``numpy.asarray(object)`` is its memory as bytes. It goes back when neither it nor
+    a view of it is left."""
+
+    @property
+    def node(self) -> int | None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int:
+        """Bytes."""
+
+@final
+class Cache:
+    """A cache of objects of one size, near the CPU that asks. It goes when neither it nor an object of it is left."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def object_bytes(self) -> int: ...
+    def alloc(self, *, node: int | None = None, zeroed: bool = True) -> Object:
+        """An object near this CPU, or on ``node`` if there is memory. Raises :class:`nearpage.AllocationError` if there is none."""
+    def alloc_many(self, count: int, *, zeroed: bool = True) -> list[Object]:
+        """``count`` objects by one call, at most 2**20, or fewer if memory is short."""
+    def shrink(self) -> int:
+        """Gives free slabs back; returns their pages."""
+    def stats(self) -> dict[str, int]:
+        """alloc_hits and free_hits (by a CPU's stack), alloc_misses and free_misses (all others), refills, flushes, objects_per_slab,
+        pages_per_slab, stride_bytes (from an object to the next)."""
+
+@final
 class Memory:
     """Real memory of this process: ``bytes_per_node`` on each node of this machine, or on ``nodes`` emulated ones."""
 
@@ -396,17 +430,83 @@ class Memory:
         zeroed: bool = True,
     ) -> Pages:
         """At least so many pages of 4 KiB, rounded up to a power of two, near this CPU or near ``node``.
-        Raises :class:`nearpage.AllocationError` if there are none."""
+        Raises :class:`nearpage.AllocationError` if there are none, or a limit would be exceeded."""
+    def alloc_bytes(self, nbytes: int, *, node: int | None = None, align: int = 1, zeroed: bool = True) -> Object:
+        """Memory of any size, near this CPU or on ``node``: of a size class, or whole pages above 8 KiB. ``align`` is a power of two."""
+    def cache(self, name: str, object_bytes: int, *, align: int = 8) -> Cache:
+        """A new cache of objects of one size. ``name`` is a word that no other cache of this memory has."""
+    def set_limits(self, hard_bytes: int | None = None, soft_bytes: int | None = None, *, node: int | None = None) -> None:
+        """How much may be in use on ``node``, or on all nodes together: no more than ``hard_bytes``; above ``soft_bytes``, which is less,
+        reclaim would be woken. ``None`` is no limit. A limit below current use takes nothing from its users."""
+    def limits(self, *, node: int | None = None) -> tuple[int | None, int | None]:
+        """hard_bytes, soft_bytes."""
+    def in_use(self, *, node: int | None = None) -> int:
+        """Pages with users or in caches of CPUs, on ``node`` or on all."""
+    def shrink(self) -> int:
+        """Gives free slabs back, and the pages that CPUs keep; returns the pages of slabs."""
     @property
     def nodes(self) -> list[int]: ...
     @property
     def warnings(self) -> list[str]:
         """What is not as it was asked for."""
     def free_pages(self, node: int) -> int: ...
+    def stats(self) -> Table:
+        """A row a node: node, managed_pages, free_pages, in_use_pages, and allocations of pages since it was made: numa_hit, numa_miss,
+        numa_foreign, local_node, other_node."""
     def zoneinfo(self) -> str: ...
+    def buddyinfo(self) -> str: ...
+    def slabinfo(self) -> str: ...
     def vmstat(self) -> dict[str, int]: ...
     def check(self) -> None:
         """Walks all of it; raises :class:`nearpage.InternalError` if a counter disagrees. No other thread may use it."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class Moment:
+    """A machine at one moment, and what is wrong with it. What its kernel does not tell is null."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def time_ms(self) -> int:
+        """Milliseconds since 1970."""
+    @property
+    def kernel(self) -> str | None: ...
+    @property
+    def nodes(self) -> Table:
+        """node, cpus, sizes in KiB, pages of hugetlb, allocations since boot by where they came from."""
+    @property
+    def zones(self) -> Table:
+        """Marks and sizes of zones in pages, their largest free order, allocations since boot."""
+    @property
+    def blocks(self) -> Table:
+        """node, zone, order, free_blocks."""
+    @property
+    def pagesets(self) -> Table:
+        """node, zone, cpu, and in pages count, high, batch."""
+    @property
+    def events(self) -> Table:
+        """event, since_boot."""
+    @property
+    def processes(self) -> Table:
+        """Those with most memory: sizes in KiB, ``node_N_kib`` where their placement may be read; faults a second, of a second sample."""
+    @property
+    def marks(self) -> Table:
+        """word, node, zone, reason. The book's page on the marks of ``nearpage top`` explains each word."""
+    @property
+    def unreadable(self) -> list[str]:
+        """Files that could not be read, with the reason."""
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``nearpage top --json``."""
+    def _repr_html_(self) -> str: ...
+
+def top(path: _Path | None = None, *, capture: str | None = None, seconds: float = 0.0, processes: int = 32) -> Moment:
+    """This machine now, or a copy of /sys and /proc, or a recording. With ``seconds`` it takes two samples so far apart, and answers the
+    second, with the marks and the faults of processes that need rates. ``processes`` is how many are told. Raises
+    :class:`nearpage.MachineError`."""
+
+def tape(path: _Path) -> list[Moment]:
+    """The samples of a tape that ``nearpage top --record`` wrote, each judged beside the one before it."""
 
 def run(
     scenario: _Path | Mapping[str, object], *, seed: int = 1, threads: int | None = None, progress: _Progress = None

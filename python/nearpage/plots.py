@@ -5,6 +5,7 @@ Nothing here keeps state: figures are made without pyplot, and are gone with the
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,18 @@ def sweep(table: Table, x: str = "lock_acquisitions", y: str = "most_pages_per_h
             axes.annotate(name, (row[x], row[y]), xytext=(5, 5), textcoords="offset points", fontsize="small")
     axes.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "))
     return figure
+
+
+def _drawn(report: Report) -> str:
+    """The samples of a replay as SVG for a notebook; empty without samples or without matplotlib."""
+    try:
+        figure = samples(report)
+    except NearpageError:
+        return ""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg")
+    # What comes before the element is of a file of its own.
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:

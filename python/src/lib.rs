@@ -9,7 +9,8 @@
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
 //! | `fleet` | what `nearpage.fleet` measures with |
 //! | `twin`, `real` | twins and profiles; `verify`, `bench`, `record` |
-//! | `lab`, `advice`, `memory` | `nearpage.lab`; `doctor` and `explain_log`; `Memory` |
+//! | `lab`, `advice`, `watch` | `nearpage.lab`; `doctor` and `explain_log`; `top` and `tape` |
+//! | `memory`, `objects` | `Memory`: pages, limits, counters; caches of objects, memory of any size |
 
 mod advice;
 mod convert;
@@ -20,11 +21,13 @@ mod guard;
 mod lab;
 mod machine;
 mod memory;
+mod objects;
 mod real;
 mod replay;
 mod report;
 mod table;
 mod twin;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -83,5 +86,10 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(real::record, module)?)?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<memory::Pages>()?;
+    module.add_class::<objects::Cache>()?;
+    module.add_class::<objects::Object>()?;
+    module.add_class::<watch::Moment>()?;
+    module.add_function(wrap_pyfunction!(watch::top, module)?)?;
+    module.add_function(wrap_pyfunction!(watch::tape, module)?)?;
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use nearpage::{
-    AllocError, Cursor, Gfp, NodeId, NodeSet, Order, Pfn, Placement, Policy, Request, Turn,
+    AllocError, Cursor, Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Policy,
+    Request, Turn,
 };
 use nearpage_linux::{Environment, FRAME_BYTES, Memory as Host, MemoryBuilder, Nodes};
 use pyo3::prelude::*;
@@ -14,11 +15,13 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::model;
 use crate::error::Class;
 use crate::guard::short;
+use crate::objects::{self, Cache, Heap, Object};
+use crate::table::{Columns, Table};
 
 /// Memory of this process on all of its nodes.
 #[pyclass(frozen, module = "nearpage")]
 pub(crate) struct Memory {
-    host: Arc<Host>,
+    heap: Arc<Heap>,
     /// Whose turn it is under `interleave`.
     turn: Cursor,
 }
@@ -26,16 +29,52 @@ pub(crate) struct Memory {
 /// A block of pages.
 #[pyclass(frozen, module = "nearpage")]
 pub(crate) struct Pages {
-    host: Arc<Host>,
+    heap: Arc<Heap>,
     pfn: Pfn,
     order: Order,
+}
+
+/// How numpy finds bytes.
+pub(crate) fn array_interface(
+    py: Python<'_>,
+    address: usize,
+    nbytes: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("shape", PyTuple::new(py, [nbytes])?)?;
+    interface.set_item("typestr", "|u1")?;
+    interface.set_item("data", (address, false))?;
+    Ok(interface)
+}
+
+/// Refuses a node that the memory does not have.
+pub(crate) fn known(host: &Host, node: Option<u32>) -> PyResult<()> {
+    let nodes: Vec<u32> = host.topology().nodes().iter().map(|node| node.id.0).collect();
+    match node.filter(|node| !nodes.contains(node)) {
+        None => Ok(()),
+        Some(node) => {
+            let message = format!("node={node}, expected one of {nodes:?}");
+            Err(Class::Argument.error(Some("node".into()), message))
+        }
+    }
+}
+
+fn limit_of(node: Option<u32>) -> LimitOf {
+    node.map_or(LimitOf::Allocator, |node| LimitOf::Node(NodeId(node)))
+}
+
+/// The counters of a text with a name and a number a line.
+fn counters(text: &str) -> impl Iterator<Item = (&str, i64)> {
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(name, value)| Some((name, value.trim().parse().ok()?)))
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: `alloc` made this object of a block of its own, the object frees it once, and a view of its memory holds the
         // object: nobody uses the memory any more.
-        let freed = unsafe { self.host.free_frames(self.pfn, self.order) };
+        let freed = unsafe { self.heap.host.free_frames(self.pfn, self.order) };
         debug_assert_eq!(freed, Ok(()));
     }
 }
@@ -44,7 +83,7 @@ impl Drop for Pages {
 impl Pages {
     #[getter]
     fn node(&self) -> Option<u32> {
-        self.host.node_of(self.pfn).map(|node| node.0)
+        self.heap.host.node_of(self.pfn).map(|node| node.0)
     }
 
     #[getter]
@@ -64,12 +103,8 @@ impl Pages {
 
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("shape", PyTuple::new(py, [self.nbytes()])?)?;
-        interface.set_item("typestr", "|u1")?;
-        interface.set_item("data", (self.host.address(self.pfn).as_ptr() as usize, false))?;
-        Ok(interface)
+        let address = self.heap.host.address(self.pfn).as_ptr() as usize;
+        array_interface(py, address, self.nbytes())
     }
 
     fn __len__(&self) -> usize {
@@ -106,8 +141,8 @@ impl Memory {
             let builder = MemoryBuilder::new().environment(environment);
             builder.model(model).bytes_per_node(bytes_per_node).build()
         })?;
-        let host = Arc::new(built.map_err(|error| refused(error.to_string()))?);
-        Ok(Memory { host, turn: Cursor::default() })
+        let heap = Heap::new(built.map_err(|error| refused(error.to_string()))?);
+        Ok(Memory { heap, turn: Cursor::default() })
     }
 
     #[pyo3(signature = (pages = 1, *, node = None, policy = None, nodes = None, zeroed = true))]
@@ -129,7 +164,7 @@ impl Memory {
         let gfp = if zeroed { Gfp::KERNEL.union(Gfp::ZERO) } else { Gfp::KERNEL };
         let request = Request::new(order, gfp);
         let request = node.map_or(request, |node| request.on(NodeId(node)));
-        let (host, topology) = (&*self.host, self.host.topology());
+        let (host, topology) = (&self.heap.host, self.heap.host.topology());
         let has_nodes = nodes.is_some();
         let mut words = vec![0; NodeSet::words(topology)];
         let words = &mut *words;
@@ -169,46 +204,135 @@ impl Memory {
         let pfn = answer.map_err(|error: AllocError| {
             Class::Memory.error(None, format!("{pages} pages: {error}"))
         })?;
-        Ok(Pages { host: self.host.clone(), pfn, order })
+        Ok(Pages { heap: self.heap.clone(), pfn, order })
     }
 
     #[getter]
     fn nodes(&self) -> Vec<u32> {
-        self.host.topology().nodes().iter().map(|node| node.id.0).collect()
+        self.heap.host.topology().nodes().iter().map(|node| node.id.0).collect()
     }
 
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.host.warnings().iter().map(ToString::to_string).collect()
+        self.heap.host.warnings().iter().map(ToString::to_string).collect()
     }
 
     fn free_pages(&self, node: u32) -> PyResult<u64> {
-        if !self.nodes().contains(&node) {
-            let message = format!("node={node}, expected one of {:?}", self.nodes());
-            return Err(Class::Argument.error(Some("node".into()), message));
-        }
-        Ok(self.host.free_pages(NodeId(node)).0)
+        known(&self.heap.host, Some(node))?;
+        Ok(self.heap.host.free_pages(NodeId(node)).0)
     }
 
     fn zoneinfo(&self, py: Python<'_>) -> PyResult<String> {
-        short(py, || self.host.zoneinfo())
+        short(py, || self.heap.host.zoneinfo())
     }
 
     fn vmstat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let text = short(py, || self.host.vmstat())?;
-        let counters = PyDict::new(py);
-        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-            counters.set_item(name, value.trim().parse::<i64>().ok())?;
+        let text = short(py, || self.heap.host.vmstat())?;
+        let all = PyDict::new(py);
+        for (name, value) in counters(&text) {
+            all.set_item(name, value)?;
         }
-        Ok(counters)
+        Ok(all)
+    }
+
+    fn buddyinfo(&self, py: Python<'_>) -> PyResult<String> {
+        short(py, || self.heap.host.buddyinfo())
+    }
+
+    fn slabinfo(&self, py: Python<'_>) -> PyResult<String> {
+        let text = short(py, || self.heap.slabinfo())?;
+        text.map_err(|error| Class::Memory.error(None, error))
+    }
+
+    /// A row for each node.
+    fn stats(&self, py: Python<'_>) -> PyResult<Table> {
+        let (host, nodes) = (&self.heap.host, self.nodes());
+        let texts = short(py, || {
+            let texts = nodes.iter().map(|node| host.numastat(NodeId(*node)).unwrap_or_default());
+            texts.collect::<Vec<String>>()
+        })?;
+        let each = || nodes.iter().map(|node| NodeId(*node));
+        let mut columns = Columns::default()
+            .count("node", each().map(|node| Some(node.0.into())))
+            .count("managed_pages", each().map(|node| Some(host.managed_pages(node).0)))
+            .count("free_pages", each().map(|node| Some(host.free_pages(node).0)))
+            .count(
+                "in_use_pages",
+                each().map(|node| host.in_use(LimitOf::Node(node)).ok().map(|pages| pages.0)),
+            );
+        for name in ["numa_hit", "numa_miss", "numa_foreign", "local_node", "other_node"] {
+            let of = |text: &String| {
+                let count = counters(text).find(|(other, _)| *other == name);
+                count.and_then(|(_, count)| u64::try_from(count).ok())
+            };
+            columns = columns.count(name, texts.iter().map(of));
+        }
+        columns.table()
+    }
+
+    #[pyo3(signature = (nbytes, *, node = None, align = 1, zeroed = true))]
+    fn alloc_bytes(
+        &self,
+        py: Python<'_>,
+        nbytes: u64,
+        node: Option<u32>,
+        align: u64,
+        zeroed: bool,
+    ) -> PyResult<Object> {
+        objects::bytes(py, &self.heap, nbytes, node, align, zeroed)
+    }
+
+    #[pyo3(signature = (name, object_bytes, *, align = 8))]
+    fn cache(&self, py: Python<'_>, name: &str, object_bytes: u64, align: u64) -> PyResult<Cache> {
+        objects::cache(py, &self.heap, name, object_bytes, align)
+    }
+
+    fn shrink(&self, py: Python<'_>) -> PyResult<u64> {
+        short(py, || self.heap.shrink())
+    }
+
+    #[pyo3(signature = (hard_bytes = None, soft_bytes = None, *, node = None))]
+    fn set_limits(
+        &self,
+        py: Python<'_>,
+        hard_bytes: Option<u64>,
+        soft_bytes: Option<u64>,
+        node: Option<u32>,
+    ) -> PyResult<()> {
+        known(&self.heap.host, node)?;
+        let limits = Limits { hard_bytes, soft_bytes };
+        let set = short(py, || self.heap.host.set_limits(limit_of(node), limits))?;
+        set.map_err(|error| {
+            let message = format!("{error}, expected less than hard_bytes by a page or more");
+            Class::Argument.error(Some("soft_bytes".into()), message)
+        })
+    }
+
+    #[pyo3(signature = (*, node = None))]
+    fn limits(&self, node: Option<u32>) -> PyResult<(Option<u64>, Option<u64>)> {
+        known(&self.heap.host, node)?;
+        let limits = self.heap.host.limits(limit_of(node)).unwrap_or_default();
+        Ok((limits.hard_bytes, limits.soft_bytes))
+    }
+
+    #[pyo3(signature = (*, node = None))]
+    fn in_use(&self, node: Option<u32>) -> PyResult<u64> {
+        known(&self.heap.host, node)?;
+        Ok(self.heap.host.in_use(limit_of(node)).map_or(0, |pages| pages.0))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let table: String =
+            Bound::new(py, self.stats(py)?)?.call_method0("_repr_html_")?.extract()?;
+        Ok(format!("<p><b>{}</b></p>{table}", crate::table::escaped(&self.__repr__())))
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        let checked = short(py, || self.host.check().map(|_| ()))?;
+        let checked = short(py, || self.heap.host.check().map(|_| ()))?;
         checked.map_err(|error| Class::Internal.error(None, error))
     }
 
     fn __repr__(&self) -> String {
-        format!("Memory(nodes {:?}, {})", self.nodes(), self.host.storage())
+        format!("Memory(nodes {:?}, {})", self.nodes(), self.heap.host.storage())
     }
 }

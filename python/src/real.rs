@@ -72,7 +72,9 @@ impl Verification {
 
     #[getter]
     fn captures(&self) -> PyResult<Table> {
-        let mut rows: Vec<(&str, &str, &str, Option<(u64, u64)>, Option<String>)> = Vec::new();
+        /// Path, capture, model, fields that matched and all, error.
+        type CaptureRow<'r> = (&'r str, &'r str, &'r str, Option<(u64, u64)>, Option<String>);
+        let mut rows: Vec<CaptureRow<'_>> = Vec::new();
         for report in &self.reports {
             let error = report
                 .error

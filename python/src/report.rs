@@ -180,17 +180,22 @@ impl Report {
         format!("Report({bundle:?}, kernel {kernel}, model {}, fidelity {percent})", self.model())
     }
 
-    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        let machine = &self.report.machine;
+    fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (py, this) = (slf.py(), slf.get());
+        let machine = &this.report.machine;
         let drawn = MachineView::of_topology(&machine.topology, machine.page_shift);
-        let mut html = format!("<p><b>{}</b></p>", escaped(&self.__repr__()));
-        html.push_str(&drawn.fragment(&self.report.bundle));
-        let table = match self.totals()? {
+        let mut html = format!("<p><b>{}</b></p>", escaped(&this.__repr__()));
+        html.push_str(&drawn.fragment(&this.report.bundle));
+        let table = match this.totals()? {
             Some(totals) => totals,
-            None => rows_table(self.report.fidelity.rows.iter().filter(|row| row.place == "all"))?,
+            None => rows_table(this.report.fidelity.rows.iter().filter(|row| row.place == "all"))?,
         };
         let table = Bound::new(py, table)?;
         html.push_str(&table.call_method0("_repr_html_")?.extract::<String>()?);
+        // The course of free pages, where there is matplotlib.
+        let drawn: String =
+            py.import("nearpage.plots")?.call_method1("_drawn", (slf,))?.extract()?;
+        html.push_str(&drawn);
         Ok(html)
     }
 }

@@ -332,8 +332,16 @@ def test_the_command_writes_tables(own_store: fleet.Store, tmp_path: Path, capsy
     for ending in ("csv", "json", "parquet"):
         assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url, "--workers", "0", "--output", str(tmp_path / f"x.{ending}")]) == 0
         assert (tmp_path / f"x.{ending}").stat().st_size > 300
-    assert "1 keys are finished" in capsys.readouterr().out
-    assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url, "--workers", "0", "--output", "x.xls"]) == 2
+    assert "1 key is finished" in capsys.readouterr().out
+    # What could not be written is refused before hours of work.
+    (tmp_path / "other.toml").write_text('entries = "short"\nseeds = [9]\n')
+    before = own_store.finished()
+    for output, accepted in (("x.xls", "expected .csv, .json or .parquet"), ("no/folder/x.csv", "there is no folder no/folder")):
+        assert cli.main(["run", str(tmp_path / "other.toml"), "--store", own_store.url, "--workers", "0", "--output", output]) == 2
+        assert accepted in capsys.readouterr().err and own_store.finished() == before
+    pytest.importorskip("distributed")
+    assert cli.main(["run", str(tmp_path / "other.toml"), "--store", own_store.url, "--dask", "0"]) == 2
+    assert "workers=0, expected 1 or more" in capsys.readouterr().err
     (tmp_path / "study.toml").write_text('entries = "short"\nseed = 1\n')
     assert cli.main(["run", str(tmp_path / "study.toml"), "--store", own_store.url]) == 2
     assert "study.toml:2: there is no key 'seed'" in capsys.readouterr().err

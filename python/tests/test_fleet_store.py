@@ -310,3 +310,37 @@ def test_the_command_lists_and_shows(small_store: fleet.Store, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     assert "tune" in capsys.readouterr().out
+
+
+def test_names_of_loads_stay_on_their_line(small_bundles: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    fleet.ingest(store, small_bundles[:1], load="ラ\n\x1b[31m\u202e")
+    assert store.entries().column("load").to_pylist() == ["ラ\n\x1b[31m\u202e"]
+    assert cli.main(["ls", "--store", store.url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and "ラ\\n\\x1b[31m\\u202e" in lines[1]
+
+
+def test_what_is_not_there_is_no_damage(own_store: fleet.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ingest", str(tmp_path / "none"), "--store", own_store.url]) == 2
+    assert "is not there, expected a bundle" in capsys.readouterr().err
+    assert own_store.damaged().num_rows == 0
+    assert cli.main(["ingest", str(tmp_path), "--redact", "--salt-file", str(tmp_path / "salt"), "--store", own_store.url]) == 2
+    assert "expected a file with 8 bytes or more" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["show", "0000", "--events", "-5", "--store", own_store.url])
+    assert "expected a number from 0 on" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Unreachable(LocalFiles):
+        def read(self, name: str) -> bytes:
+            raise RuntimeError("no credentials")
+
+    monkeypatch.setattr("nearpage.fleet.store.open_files", lambda url, options: Unreachable(Path(url)))
+    for make in (fleet.Store.open, fleet.Store.create):
+        with pytest.raises(nearpage.StoreError, match="no credentials, expected a place that can be reached") as caught:
+            make("s3://elsewhere/x")
+        assert caught.value.place == "s3://elsewhere/x"
+    assert cli.main(["ls", "--store", "s3://elsewhere/x"]) == 2
+    assert "no credentials" in capsys.readouterr().err

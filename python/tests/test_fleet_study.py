@@ -77,7 +77,7 @@ def test_equal_studies_have_equal_keys() -> None:
         ("settings = 3", 1, "3 is no list"),
         ("[over]\npcp.batch = 31", 2, "has 31, expected a list"),
         ("machines = ['nowhere']", 1, "there is no machine \"nowhere\", expected one of"),
-        ("machines = ['--numa 2X']", 1, "expected a size"),
+        ("\nmachines = ['--numa 2X']", 2, "expected a size"),
         ("\nmachines = [{cpus = 0}]", 2, "cpus: 0, expected 1 to"),
         ("\nmachines = [{cpu = 4}]", 2, "there is no key 'cpu', expected name"),
         ("machines = [{cpus = 4, name = 'x'}]", 1, "names 2 machines"),

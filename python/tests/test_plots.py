@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
@@ -27,6 +28,16 @@ def test_samples_are_drawn_recorded_and_predicted() -> None:
     assert written.getvalue().startswith(b"\x89PNG")
     with pytest.raises(nearpage.NearpageError, match="free, count or high"):
         plots.samples(report, "speed")
+
+
+def test_a_report_shows_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = nearpage.Bundle.shipped().replay()
+    html = report._repr_html_()
+    assert html.count("<svg") >= 2 and "free, pages" in html and "<?xml" not in html
+    # Where there is no matplotlib, the machine and the tables are shown.
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    without = report._repr_html_()
+    assert "free, pages" not in without and html.startswith(without)
 
 
 def test_the_best_of_a_sweep_are_named() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import html
 import json
+import re
+import shlex
 import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
 import nearpage  # noqa: E402
+import nearpage.fleet as fleet  # noqa: E402
 from nearpage.fleet import page, report  # noqa: E402
 from test_answers import Row, noise, planted, results, setting  # noqa: E402
 
@@ -65,7 +70,7 @@ def test_a_page_says_what_the_answers_say(rows: list[Row]) -> None:
     regressions = html[html.index("Worst regressions") :]
     assert regressions.index("load 3<") < regressions.index("</tr><tr>", regressions.index("<tbody>"))
     command = next(text for text in shown.texts if text.startswith("printf"))
-    assert command.endswith("nearpage-fleet run one.toml --store 'some where'")
+    assert command.endswith("nearpage-fleet run one.toml --store 'some where' --output one.csv; cat one.csv")
     toml = subprocess.run(["sh", "-c", command.split(" > ")[0]], capture_output=True, text=True, check=True).stdout
     tomllib = pytest.importorskip("tomllib")
     study = tomllib.loads(toml)
@@ -116,6 +121,22 @@ def test_the_command_writes_a_page(rows: list[Row], tmp_path: Path, capsys: pyte
         with pytest.raises(nearpage.NearpageError, match=said):
             run(arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["größe.html", "results.json", "results.parquet"]
+
+
+def test_a_page_says_how_to_repeat_it_from_anywhere(own_store: fleet.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.run(fleet.Study(models=["linux-6.18", "linux-6.1"], settings=[{}, {"pcp.batch_scale_max": 0}, {"pcp.batch": 1}]), store=own_store)
+    monkeypatch.chdir(Path(own_store.url).parent)
+    assert run(["--store", Path(own_store.url).name, "--baseline", "linux-6.18", "-o", str(tmp_path / "page.html")]) == 0
+    commands = re.findall(r"<code>(printf .*?)</code>", (tmp_path / "page.html").read_text())
+    assert commands and all(own_store.url in html.unescape(command) for command in commands)
+    # The command shows the figures, although they are in the store.
+    monkeypatch.chdir(tmp_path)
+    command = html.unescape(commands[0]).replace("nearpage-fleet ", f"{shlex.quote(sys.executable)} -m nearpage.fleet.cli ")
+    shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+    assert "holds" in shown and "pcp.batch" in shown
+    # Of several rule sets one is to be chosen: those without settings are offered.
+    with pytest.raises(nearpage.ArgumentError, match="2 variants could be the baseline, expected one of linux-6.1; linux-6.18"):
+        run(["--store", own_store.url, "-o", str(tmp_path / "none.html")])
 
 
 def test_plots_have_room_for_what_cannot_be_told() -> None:

@@ -77,7 +77,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     _store_of(of)
     of = command("show", "show an entry of a store", _show)
     of.add_argument("hash", metavar="HASH", help="the beginning of its hash, 4 digits or more")
-    of.add_argument("--events", type=int, default=0, metavar="N", help="and its first N events")
+    of.add_argument("--events", type=_count, default=0, metavar="N", help="and its first N events")
     of.add_argument("--json", action="store_true", help="as JSON")
     _store_of(of)
     of = command("run", "compute what a study lacks", _run)
@@ -106,6 +106,18 @@ def _store_of(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default=_STORE, metavar="URL", help=text)
 
 
+def _count(text: str) -> int:
+    count = int(text) if text.isascii() and text.isdigit() else None
+    if count is None:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number from 0 on")
+    return count
+
+
+def _shown(text: str) -> str:
+    """A text of a recording or of a user on one line: what moves a cursor, or turns a line round, is escaped."""
+    return "".join(of if of.isprintable() else of.encode("unicode_escape", "backslashreplace").decode() for of in text)
+
+
 def _bar(what: str, is_quiet: bool = False) -> Callable[[int, int], None] | None:
     if is_quiet or not sys.stderr.isatty():
         return None
@@ -123,14 +135,18 @@ def _ingest(arguments: argparse.Namespace) -> int:
         print(f"nearpage-fleet: --redact and --salt-file go together, expected {lacking}, too", file=sys.stderr)
         return 2
     if arguments.redact:
-        salt = Path(arguments.salt_file).read_bytes().strip()
+        try:
+            salt = Path(arguments.salt_file).read_bytes().strip()
+        except OSError as error:
+            expected = "a file with 8 bytes or more"
+            raise NearpageError(f"--salt-file: {error}, expected {expected}", arguments.salt_file, expected) from error
     store = Store.create(arguments.store)
     done = ingest(
         store, arguments.paths, load=arguments.load, machine=arguments.machine, salt=salt, progress=_bar("bundles")
     )
     for one in done:
-        state = f"damaged: {one.reason}" if one.reason else "new" if one.is_new else "there already"
-        print(f"{(one.hash or '-')[:12]:12}  {one.source}  {state}")
+        state = f"damaged: {_shown(one.reason)}" if one.reason else "new" if one.is_new else "there already"
+        print(f"{(one.hash or '-')[:12]:12}  {_shown(one.source)}  {state}")
     damaged = sum(one.reason is not None for one in done)
     new = sum(one.is_new for one in done)
     print(f"{len(done)} bundles: {new} new, {len(done) - new - damaged} there already, {damaged} damaged")
@@ -151,12 +167,13 @@ def _ls(arguments: argparse.Namespace) -> int:
         )
     _print_table(rows, numbers_from=4)
     for one in damaged:
-        print(f"damaged: {one['source']}: {one['reason']}")
+        print(f"damaged: {_shown(one['source'])}: {_shown(one['reason'])}")
     print(f"{len(entries)} entries, {len(damaged)} damaged")
     return 0
 
 
 def _print_table(rows: list[tuple[str, ...]], numbers_from: int) -> None:
+    rows = [tuple(map(_shown, row)) for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     for row in rows:
         cells = (cell.rjust(width) if at >= numbers_from else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths)))
@@ -178,15 +195,18 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     for name, value in entry.items():
         if name != "format":
-            print(f"{name:18}  {'-' if value is None else value}")
+            print(f"{name:18}  {'-' if value is None else _shown(str(value))}")
     for event in first:
         told = " ".join(f"{name}={value}" for name, value in event.items() if value is not None and name not in ("time", "cpu", "event", "pid", "comm"))
-        print(f"{event['time'] / 1e9:16.9f}  cpu {event['cpu']:<3} {event['comm']}-{event['pid']}  {event['event']}  {told}".rstrip())
+        print(f"{event['time'] / 1e9:16.9f}  cpu {event['cpu']:<3} {_shown(event['comm'])}-{event['pid']}  {event['event']}  {_shown(told)}".rstrip())
     return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
     study = Study.from_toml(arguments.study)
+    if arguments.output:
+        # Not after hours of work.
+        _check_output(Path(arguments.output))
     store = Store.open(arguments.store)
     if arguments.scheduler is not None:
         executor: Any = Dask(arguments.scheduler)
@@ -200,8 +220,18 @@ def _run(arguments: argparse.Namespace) -> int:
         results = run(study, store=store, executor=executor, lease=arguments.lease, progress=_bar("keys", arguments.quiet))
     if arguments.output:
         _write(results, arguments.output)
-    print(f"{results.num_rows} keys are finished in {os.fspath(arguments.store)}")
+    keys = "1 key is" if results.num_rows == 1 else f"{results.num_rows} keys are"
+    print(f"{keys} finished in {os.fspath(arguments.store)}")
     return 0
+
+
+def _check_output(path: Path) -> None:
+    endings = ".csv, .json or .parquet"
+    if path.suffix not in (".csv", ".json", ".parquet"):
+        raise NearpageError(f"{path}: unknown ending, expected {endings}", str(path), endings)
+    if not path.parent.is_dir():
+        expected = "a folder that is there"
+        raise NearpageError(f"{path}: there is no folder {path.parent}, expected {expected}", str(path), expected)
 
 
 def _write(results: Any, path: str) -> None:
@@ -214,10 +244,8 @@ def _write(results: Any, path: str) -> None:
         import pyarrow.csv
 
         pyarrow.csv.write_csv(results, path)
-    elif ending == ".json":
-        Path(path).write_text(json.dumps(results.to_pylist(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     else:
-        raise NearpageError(f"{path}: unknown ending, expected .csv, .json or .parquet", path, ".csv, .json or .parquet")
+        Path(path).write_text(json.dumps(results.to_pylist(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,8 @@ class Dask(_Context):
     """
 
     def __init__(self, address: str | None = None, *, workers: int | None = None, patience: float = 60.0) -> None:
+        if workers is not None and workers < 1:
+            raise ArgumentError(f"workers={workers}, expected 1 or more", "workers", "1 or more")
         self._distributed = _needed("distributed", "dask.distributed", "dask[distributed]")
         self._address, self._workers, self.patience = address, workers, patience
         self._cluster: Any = None

@@ -70,6 +70,9 @@ def bundles_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
     for path in map(Path, paths):
         before = len(found)
+        if not path.exists() and not path.is_symlink():
+            expected = "a bundle, or a folder with bundles"
+            raise ArgumentError(f"{path}: is not there, expected {expected}", str(path), expected)
         try:
             look(path, True)
         except OSError as error:

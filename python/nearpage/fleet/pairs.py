@@ -98,7 +98,9 @@ def baseline_of(rows: Iterable[Row], wanted: Variant | str | None) -> Variant:
         if wanted is None and len(found) > 1:
             found = [variant for variant in found if variant.model == "auto"] or found
     if len(found) != 1:
-        accepted = "one of " + "; ".join(map(str, variants)) if variants else "results with rows"
+        # Of many choices those without settings are meant.
+        choices = variants if isinstance(wanted, Variant) else own or variants
+        accepted = "one of " + "; ".join(map(str, choices)) if variants else "results with rows"
         which = f"{wanted} is no variant of these results" if wanted else f"{len(found)} variants could be the baseline"
         raise ArgumentError(f"baseline: {which}, expected {accepted}", "baseline", accepted)
     return found[0]

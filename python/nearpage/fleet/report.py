@@ -174,7 +174,7 @@ def _regressions(compared: Comparison, store: str | None) -> list[str]:
 
 
 def repeat(answer: Answer, unit: Unit, store: str | None) -> str:
-    """The command that computes a figure of a load again, in a store of its own."""
+    """The command that shows the figures of a load, and computes them if the store does not have them any more."""
     settings = json.loads(answer.variant.settings or "{}")
     toml = ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())
     lines = [f"entries = {json.dumps([entry[:16] for entry in unit.entries])}", f"models = [{json.dumps(answer.variant.model)}]", f"settings = [{{{toml}}}]"]
@@ -183,7 +183,7 @@ def repeat(answer: Answer, unit: Unit, store: str | None) -> str:
         inline = ", ".join(f"{key} = {json.dumps(value)}" for key, value in machine.items()) if isinstance(machine, dict) else ""
         lines.append(f"machines = [{{{inline}}}]" if inline else f"machines = [{json.dumps(machine)}]")
     where = f" --store {shlex.quote(store)}" if store else ""
-    return f"printf '%s\\n' {' '.join(map(shlex.quote, lines))} > one.toml; nearpage-fleet run one.toml{where}"
+    return f"printf '%s\\n' {' '.join(map(shlex.quote, lines))} > one.toml; nearpage-fleet run one.toml{where} --output one.csv; cat one.csv"
 
 
 def _loads(compared: Comparison) -> list[str]:
@@ -252,11 +252,13 @@ def read_results(args: argparse.Namespace) -> Any:
 
 def command(args: argparse.Namespace) -> int:
     """``nearpage-fleet report``: writes the page."""
+    from . import Store
+
     names = [name.strip() for name in args.figures.split(",")]
     title = args.title or (Path(args.study).stem if args.study else "A study")
     html = render(
         read_results(args), baseline=args.baseline, figures=names, by=args.by, confidence=args.confidence, seed=args.seed, title=title,
-        command=_command(args), store=None if args.results else args.store,
+        command=_command(args), store=None if args.results else Store.place(args.store),
     )  # fmt: skip
     if args.output == "-":
         sys.stdout.write(html)

@@ -70,7 +70,7 @@ class Store:
         """
         store = _reopen(_place(url), options)
         try:
-            content = store.files.read(_MARK)
+            content = _mark(store)
         except (FileNotFoundError, NotADirectoryError):
             expected = f"a folder with {_MARK}; nearpage-fleet ingest makes one"
             raise StoreError(f"{store.url}: is no store, expected {expected}", store.url, expected) from None
@@ -87,13 +87,18 @@ class Store:
         """Opens a store, or makes one where nothing is."""
         store = _reopen(_place(url), options)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            store.files.read(_MARK)
+            _mark(store)
             return cls.open(url, **options)
         if next((name for name in store.files.names("") if not name.startswith(".")), None) is not None:
             expected = "a store, or a place where nothing is"
             raise StoreError(f"{store.url}: is no store and not empty, expected {expected}", store.url, expected)
         store.files.create(_MARK, json.dumps({"format": FORMAT, "version": _nearpage.__version__}).encode())
         return cls.open(url, **options)
+
+    @staticmethod
+    def place(url: str | os.PathLike[str]) -> str:
+        """A URL, or the whole path of a folder: the same store wherever it is read."""
+        return _place(url)
 
     # The catalogue.
 
@@ -262,6 +267,17 @@ def _place(url: str | os.PathLike[str]) -> str:
         raise StoreError(f"{url!r} is no place, expected a path or a URL", None, "a path or a URL")
     # Workers may run elsewhere in the tree.
     return text.rstrip("/") if "://" in text else os.path.abspath(text)
+
+
+def _mark(store: Store) -> bytes:
+    """What a store says that it is. Libraries of object stores raise errors of their own where they do not get there."""
+    try:
+        return store.files.read(_MARK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except Exception as error:
+        expected = "a place that can be reached and read: its address, and credentials for it"
+        raise StoreError(f"{store.url}: {error or type(error).__name__}, expected {expected}", store.url, expected) from error
 
 
 def _reopen(url: str, options: dict[str, Any]) -> Store:

@@ -131,7 +131,7 @@ class Study:
             raise StudyError(f"{where}: {error}, expected a study in TOML", where, "a study in TOML") from error
         for key in content:
             if key not in _KEYS:
-                where = f"{place}:{_line_of(text, key)}"
+                where = f"{place}:{_line_of(text, key) or 1}"
                 raise StudyError(f"{where}: there is no key {key!r}; keys: {', '.join(_KEYS)}", where, ", ".join(_KEYS))
         over = content.pop("over", None)
         try:
@@ -139,7 +139,9 @@ class Study:
                 content["settings"] = _combined(content.get("settings", [{}]), over)
             return cls(**content)
         except StudyError as error:
-            where = f"{place}:{_line_of(text, error.key)}" if error.key else place
+            # What is given as a text has no key of its own.
+            lines = (_line_of(text, key) for key in (error.key, error.place) if key)
+            where = f"{place}:{next(filter(None, lines), 1)}" if error.key else place
             raise StudyError(f"{where}: {error}", where, error.expected, error.key) from None
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,11 +165,11 @@ def _wrong(key: str, problem: str, expected: str, at: str | None = None) -> Stud
     return StudyError(f"{key}: {problem}, expected {expected}", key, expected, at or key)
 
 
-def _line_of(text: str, key: str) -> int:
-    """The line of a key: TOML's reader tells none."""
+def _line_of(text: str, key: str) -> int | None:
+    """The line of a key: TOML's reader tells none. None if it is not there."""
     name = re.escape(key)
     found = re.search(rf"""^\s*(?:\[\[?\s*)?["']?{name}["']?\s*(?:[=.\]]|$)|["'\s,{{]{name}["'\s]*=""", text, re.MULTILINE)
-    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1 if found else 1
+    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1 if found else None
 
 
 def _sequence(key: str, values: object) -> Sequence[Any]:
