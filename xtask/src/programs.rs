@@ -7,6 +7,7 @@ mod figures;
 mod inputs;
 mod mallocs;
 mod rows;
+mod saved;
 mod table;
 mod trial;
 
@@ -18,6 +19,7 @@ use figures::Measured;
 use inputs::Inputs;
 use mallocs::Malloc;
 use rows::{ROWS, Row};
+use saved::Saved;
 use trial::{Ran, Trial, TrialError};
 
 #[derive(clap::Args)]
@@ -45,6 +47,10 @@ pub struct ProgramsArgs {
     /// What it costs to watch: nearpage's malloc alone, once more, and watched by `nearpage run --report`
     #[arg(long, conflicts_with = "short")]
     watch: bool,
+    /// Write each row's rounds to this file as soon as they are measured, and take rows from it that it has already: of the
+    /// same columns, the same nearpage and as many rounds. A table that was broken off goes on there
+    #[arg(long, value_name = "FILE", conflicts_with = "short")]
+    resume: Option<PathBuf>,
     /// Print the rows and what each needs, and run nothing
     #[arg(long)]
     list: bool,
@@ -82,6 +88,10 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         true => mallocs::watched(&inputs, &build(profile, "nearpage-cli", "nearpage")?),
         false => mallocs::installed(&inputs, arguments.short),
     };
+    let open = |path: &PathBuf| {
+        Saved::open(path, &mallocs, &library).map_err(failed(path.display().to_string()))
+    };
+    let saved = arguments.resume.as_ref().map(open).transpose()?;
     let mut measured = Vec::new();
     let mut wrong = Vec::new();
     for row in rows {
@@ -92,14 +102,22 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
             );
             continue;
         }
+        let rounds = if arguments.short || !row.is_timed { 0 } else { arguments.rounds };
+        if let Some(row) = saved.as_ref().and_then(|saved| saved.find(row, rounds)) {
+            println!("{} (measured before)", table::progress(&row));
+            measured.push(row);
+            continue;
+        }
         inputs.prepare(row)?;
         let trial = Trial::new(row, &inputs)?;
-        let rounds = if arguments.short || !row.is_timed { 0 } else { arguments.rounds };
         // Who watches, or does not, has one mode.
         let modes = if arguments.watch { &[][..] } else { &MODES };
         match measure(&trial, &mallocs, rounds, modes)? {
             Ok(row) => {
                 println!("{}", table::progress(&row));
+                if let Some(saved) = &saved {
+                    saved.add(&row).map_err(failed("the file of --resume"))?;
+                }
                 measured.push(row);
             }
             Err(why) => {
@@ -157,7 +175,7 @@ fn measure(
     trial: &Trial<'_>,
     mallocs: &[Malloc],
     rounds: u32,
-    modes: &[(&'static str, &str)],
+    modes: &[(&str, &str)],
 ) -> Result<Result<Measured, String>, ProgramsError> {
     let expected = trial.run(&mallocs[0], "")?;
     if let Some(why) = expected.failure() {

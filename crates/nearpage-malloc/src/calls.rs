@@ -7,10 +7,11 @@ use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
 use crate::heap::{Heap, send_home};
-use crate::link::{Object, is_hardened, link, link_checked, link_fast, next_checked, next_fast};
+use crate::link::{Object, is_hardened, link_checked, link_fast, next_checked, next_fast};
 use crate::mapped;
 use crate::misuse::{self, MisuseKind};
 use crate::pages;
+use crate::parcel::Closed;
 use crate::pool;
 use crate::span::{self, Kind, NO_OWNER};
 use crate::state;
@@ -223,7 +224,7 @@ pub unsafe fn free(block: *mut u8) {
             }
             // The descriptor is not looked at: its heap's thread writes there.
             if owner != NO_OWNER && thread::id() != 0 && !thread::is_inside() {
-                return (*thread::fast().cast::<Heap>()).put_out(owner, block.cast());
+                return (*thread::fast().cast::<Heap>()).put_out(owner, unit, block.cast());
             }
         }
     }
@@ -307,14 +308,13 @@ unsafe fn free_small(unit: usize, object: *mut Object) {
         {
             if heap.id != owner {
                 if !is_hardened() || hardened::free_away(object.addr()) {
-                    heap.put_out(owner, object);
+                    heap.put_out(owner, unit, object);
                 }
             } else if !is_hardened() || hardened::free_here_or_report(object.addr()) {
                 heap.push(unit, object);
             }
         } else if !is_hardened() || hardened::free_away(object.addr()) {
-            link(object, null_mut());
-            send_home(owner, object, object);
+            send_home(&Closed::of_one(owner, object, span::room(unit)));
         }
     }
 }

@@ -15,13 +15,12 @@ use crate::hardened;
 use crate::idle::POOL;
 use crate::link::{Object, is_hardened, link, next};
 use crate::pages;
+use crate::parcel::{self, Closed, Parcel};
 use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
 use crate::watch;
 
 /// Heaps for which a thread collects what it frees of theirs.
 const OUTS: usize = 8;
-/// Objects that go home at a time.
-const BATCH: u32 = 64;
 /// Bytes of objects that are carved at a time of a class's first span: one page is touched by it, not the whole span.
 const CARVED_BYTES: usize = 4096;
 /// The same for later spans: a program that needs a second one will fill it.
@@ -37,14 +36,6 @@ pub(crate) const HEAPS_MAX: usize = NO_OWNER as usize - 1;
 /// All heaps by their ids.
 pub(crate) static HEAPS: [AtomicPtr<Heap>; HEAPS_MAX + 1] =
     [const { AtomicPtr::new(null_mut()) }; HEAPS_MAX + 1];
-
-/// Objects of one other heap.
-struct Out {
-    owner: u16,
-    count: u32,
-    head: *mut Object,
-    tail: *mut Object,
-}
 
 /// What a heap counts. Its thread writes, all read.
 pub(crate) struct Counts {
@@ -76,7 +67,7 @@ pub(crate) struct Heap {
     node: u16,
     current: [u32; CLASSES],
     partial: [u32; CLASSES],
-    outs: [Out; OUTS],
+    outs: [Parcel; OUTS],
     pub counts: Counts,
     shared: Shared,
     /// The next heap without a thread. The pool's lock guards it.
@@ -257,6 +248,7 @@ impl Heap {
             (*span).class = class as u8;
             (*span).node = node;
             (*span).place = Place::Current;
+            span::set_room(unit, parcel::room(class));
             span::set_owner(unit, self.id);
         }
         count(&self.counts.spans[class], 1);
@@ -344,23 +336,14 @@ impl Heap {
     /// Keeps an object of another heap until there are enough to go home.
     ///
     /// # Safety
-    /// * The object is free, and of a span of the heap with this id.
-    pub unsafe fn put_out(&mut self, owner: u16, object: *mut Object) {
+    /// * The object is free, and of the span that begins with this unit, which the heap with this id owns.
+    pub unsafe fn put_out(&mut self, owner: u16, unit: usize, object: *mut Object) {
         let at = owner as usize % OUTS;
-        if self.outs[at].count != 0 && self.outs[at].owner != owner {
+        if self.outs[at].is_for_another(owner) {
             self.send(at);
         }
-        let out = &mut self.outs[at];
-        if out.count == 0 {
-            out.owner = owner;
-            out.tail = object;
-            out.head = null_mut();
-        }
         // SAFETY: the caller's promise.
-        unsafe { link(object, out.head) };
-        out.head = object;
-        out.count += 1;
-        let is_full = out.count >= BATCH;
+        let is_full = unsafe { self.outs[at].put(owner, object, span::room(unit)) };
         count(&self.counts.freed_elsewhere, 1);
         if is_full {
             self.send(at);
@@ -368,16 +351,12 @@ impl Heap {
     }
 
     fn send(&mut self, at: usize) {
-        let Out { owner, count: objects, head, tail } = self.outs[at];
-        self.outs[at].count = 0;
-        if objects != 0 {
-            count(&self.counts.batches, 1);
-            if self.node != node_of(owner) {
-                count(&self.counts.freed_on_other_node, objects.into());
-            }
-            // SAFETY: the list is of free objects of that heap.
-            unsafe { send_home(owner, head, tail) };
+        let Some(closed) = self.outs[at].close() else { return };
+        count(&self.counts.batches, 1);
+        if self.node != node_of(closed.owner) {
+            count(&self.counts.freed_on_other_node, closed.count.into());
         }
+        send_home(&closed);
     }
 
     /// Sends all home that this heap keeps of others'.
@@ -386,19 +365,25 @@ impl Heap {
         self.collect();
     }
 
-    /// Puts a list into the inbox. Any thread may.
+    /// Puts carriers into the inbox. Any thread may.
     ///
     /// # Safety
-    /// * The objects from `head` to `tail` are free, of this heap's spans, and the caller's.
-    pub unsafe fn receive(heap: *const Heap, head: *mut Object, tail: *mut Object) {
+    /// * The parcel is for this heap.
+    unsafe fn receive(heap: *const Heap, closed: &Closed) {
         // SAFETY: heaps are never given back, and this part of them is for all threads.
         let inbox = unsafe { &(*heap).shared.inbox };
         let mut first = inbox.load(Ordering::Relaxed);
         loop {
             // SAFETY: the tail is the caller's until the exchange.
-            unsafe { link(tail, first) };
+            unsafe { link(closed.tail, first) };
             // Hands the objects over: pairs with the exchange in `collect`. For SeqCst see `is_idle`.
-            match inbox.compare_exchange_weak(first, head, Ordering::SeqCst, Ordering::Relaxed) {
+            let put = inbox.compare_exchange_weak(
+                first,
+                closed.head,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            );
+            match put {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
@@ -415,23 +400,27 @@ impl Heap {
 
     #[inline(never)]
     fn collect_all(&mut self) {
-        let mut object = self.shared.inbox.swap(null_mut(), Ordering::SeqCst);
+        let mut carrier = self.shared.inbox.swap(null_mut(), Ordering::SeqCst);
         let mut came = 0;
-        while !object.is_null() {
-            let unit = span::unit_of(object.addr()).and_then(span::first_unit);
-            let Some(unit) = unit else { break };
+        while !carrier.is_null() {
+            let Some(unit) = unit_at(carrier) else { break };
             // SAFETY: what is in the inbox is free and of this heap's spans.
             unsafe {
                 let size = (*span::span(unit)).size as usize;
-                let behind = next(object, size);
-                if !is_hardened() || hardened::come_home(object.addr(), size) {
-                    self.push(unit, object);
+                let behind = next(carrier, size);
+                came += parcel::unload(carrier, span::room(unit), |object| {
+                    if let Some(unit) = unit_at(object) {
+                        self.push(unit, object);
+                    }
+                });
+                if !is_hardened() || hardened::come_home(carrier.addr(), size) {
+                    self.push(unit, carrier);
                 }
-                object = behind;
+                carrier = behind;
             }
             came += 1;
         }
-        count(&self.counts.came_home, came);
+        count(&self.counts.came_home, came.into());
     }
 
     /// Puts all lists back to their spans, and gives up current spans.
@@ -494,15 +483,18 @@ pub(crate) fn node_of(id: u16) -> u16 {
     if heap.is_null() { 0 } else { unsafe { (&raw const (*heap).node).read_volatile() } }
 }
 
-/// Sends a list home.
-///
-/// # Safety
-/// * The objects from `head` to `tail` are free, of spans of the heap with this id, and the caller's.
-pub(crate) unsafe fn send_home(owner: u16, head: *mut Object, tail: *mut Object) {
-    let heap = HEAPS[owner as usize].load(Ordering::Acquire);
-    // SAFETY: an owner of objects is a heap, and heaps are never given back.
+/// The span of an object, by its first unit.
+#[inline]
+fn unit_at(object: *mut Object) -> Option<usize> {
+    span::unit_of(object.addr()).and_then(span::first_unit)
+}
+
+/// Sends a parcel home.
+pub(crate) fn send_home(closed: &Closed) {
+    let heap = HEAPS[closed.owner as usize].load(Ordering::Acquire);
+    // SAFETY: an owner of objects is a heap, heaps are never given back, and the parcel is for it.
     unsafe {
-        Heap::receive(heap, head, tail);
+        Heap::receive(heap, closed);
         if (*heap).is_idle() {
             let _pool = POOL.lock();
             if (*heap).is_idle() {

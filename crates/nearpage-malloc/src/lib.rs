@@ -18,8 +18,9 @@
 //! of the class that have some. `malloc` pops from the list, `free` pushes to the object's span. Neither locks, and neither
 //! has an atomic instruction.
 //!
-//! An object that another thread's heap owns is put on a list for that heap. After 64 of them, or when the freeing thread
-//! runs out of something, the list goes home by one exchange, into the *inbox* of the heap that owns the objects.
+//! An object that another thread's heap owns is put into a *parcel* for that heap. After 64 of them, or when the freeing
+//! thread runs out of something, the parcel goes home by one exchange, into the *inbox* of the heap that owns the objects.
+//! Few objects of a parcel carry the addresses of the others, which nobody touches on the way.
 //!
 //! A heap outlives its thread: the next thread takes it over, with all its spans. What a thread frees to a heap without a
 //! thread is taken in by the thread that frees.
@@ -40,6 +41,7 @@
 //! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
+//! | `parcel` | objects on their way to another heap |
 //! | `policy` | the policy of mappings |
 //! | `kept` | mappings that were freed a moment ago |
 //! | `mapped` | mappings of their own |
@@ -85,6 +87,7 @@ mod misuse;
 mod nodes;
 mod options;
 mod pages;
+mod parcel;
 mod policy;
 mod pool;
 mod span;

@@ -2,7 +2,7 @@
 //!
 //! The addresses of nearpage's memory are cut into *units* of 32 KiB, the least span. A descriptor of 64 bytes stands for
 //! each unit; of a longer span, the first unit's counts. Only the heap that owns a span uses its descriptor. Other threads
-//! read the owner, which lies in a table of its own so that frees at home do not disturb them.
+//! read the owner and the room of its objects, which lie in a table of their own so that frees at home do not disturb them.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
@@ -76,6 +76,14 @@ pub(crate) struct Span {
 
 const _: () = assert!(size_of::<Span>() == 64);
 
+/// What threads that are not the owner read of a unit.
+#[repr(C)]
+struct Outside {
+    owner: AtomicU16,
+    /// Addresses that an object can carry home (`parcel`).
+    room: AtomicU16,
+}
+
 /// Tables for the addresses of nearpage's memory. `length` is 0 until they are there.
 #[repr(C, align(64))]
 struct Tables {
@@ -83,7 +91,7 @@ struct Tables {
     length: AtomicUsize,
     /// The same as `length`, or 0 in hardened mode, where each free is looked at.
     fast_length: AtomicUsize,
-    owners: AtomicPtr<AtomicU16>,
+    outsides: AtomicPtr<Outside>,
     spans: AtomicPtr<Span>,
 }
 
@@ -91,17 +99,17 @@ static TABLES: Tables = Tables {
     start: AtomicUsize::new(0),
     length: AtomicUsize::new(0),
     fast_length: AtomicUsize::new(0),
-    owners: AtomicPtr::new(null_mut()),
+    outsides: AtomicPtr::new(null_mut()),
     spans: AtomicPtr::new(null_mut()),
 };
 
 /// Makes the tables for addresses from `start` on. `None` without memory for them.
 pub(crate) fn make_tables(start: usize, length: usize, is_hardened: bool) -> Option<()> {
     let units = length.div_ceil(1 << UNIT_SHIFT);
-    let owners = map_table(units * 2)?;
+    let outsides = map_table(units * size_of::<Outside>())?;
     let spans = map_table(units * size_of::<Span>())?;
     TABLES.start.store(start, Ordering::Relaxed);
-    TABLES.owners.store(owners.as_ptr().cast(), Ordering::Relaxed);
+    TABLES.outsides.store(outsides.as_ptr().cast(), Ordering::Relaxed);
     TABLES.spans.store(spans.as_ptr().cast(), Ordering::Relaxed);
     // Pairs with the loads of whoever got an address of this memory, which came after.
     TABLES.length.store(length, Ordering::Release);
@@ -125,21 +133,46 @@ pub(crate) fn unit_of(address: usize) -> Option<usize> {
     (offset < TABLES.length.load(Ordering::Acquire)).then_some(offset >> UNIT_SHIFT)
 }
 
+/// # Safety
+/// * The unit is one of the tables'.
+#[inline(always)]
+unsafe fn outside<'a>(unit: usize) -> &'a Outside {
+    // SAFETY: the table has an entry for each unit, and is never given back; fresh ones are zero.
+    unsafe { &*TABLES.outsides.load(Ordering::Relaxed).add(unit) }
+}
+
 /// The heap that owns a unit's span.
 ///
 /// # Safety
 /// * The unit is one of the tables'.
 #[inline(always)]
 pub(crate) unsafe fn owner(unit: usize) -> u16 {
-    // SAFETY: the table has an entry for each unit; fresh ones are zero.
-    unsafe { (*TABLES.owners.load(Ordering::Relaxed).add(unit)).load(Ordering::Relaxed) }
+    // SAFETY: the caller's promise.
+    unsafe { outside(unit).owner.load(Ordering::Relaxed) }
 }
 
 /// # Safety
 /// * The unit is one of the tables', and its memory belongs to the caller.
 pub(crate) unsafe fn set_owner(unit: usize, owner: u16) {
-    // SAFETY: as in `owner`.
-    unsafe { (*TABLES.owners.load(Ordering::Relaxed).add(unit)).store(owner, Ordering::Relaxed) }
+    // SAFETY: the caller's promise.
+    unsafe { outside(unit).owner.store(owner, Ordering::Relaxed) }
+}
+
+/// Addresses that an object of the span that begins with this unit can carry.
+///
+/// # Safety
+/// * The unit is one of the tables', and begins a span of small objects.
+#[inline]
+pub(crate) unsafe fn room(unit: usize) -> u16 {
+    // SAFETY: the caller's promise. Who has an object of the span got it after the store.
+    unsafe { outside(unit).room.load(Ordering::Relaxed) }
+}
+
+/// # Safety
+/// * The unit is one of the tables', and its memory belongs to the caller.
+pub(crate) unsafe fn set_room(unit: usize, room: u16) {
+    // SAFETY: the caller's promise.
+    unsafe { outside(unit).room.store(room, Ordering::Relaxed) }
 }
 
 /// The descriptor of a unit.

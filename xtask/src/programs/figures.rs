@@ -20,9 +20,9 @@ pub(super) struct Measured {
     /// Whether its wall time means something.
     pub has_wall: bool,
     /// By malloc, a triple a round: wall, CPU, peak.
-    rounds: Vec<Vec<[f64; 3]>>,
+    pub rounds: Vec<Vec<[f64; 3]>>,
     /// Modes of nearpage that ran once: name, and CPU time against the C library's.
-    pub modes: Vec<(&'static str, f64)>,
+    pub modes: Vec<(String, f64)>,
     pub allocations: u64,
 }
 
@@ -45,11 +45,11 @@ impl Measured {
         }
     }
 
-    pub fn note_mode(&mut self, mode: &'static str, ran: &Ran, plain: &Ran) {
+    pub fn note_mode(&mut self, mode: &str, ran: &Ran, plain: &Ran) {
         if mode.is_empty() {
             self.allocations = ran.allocations();
         } else {
-            self.modes.push((mode, ran.cpu_s.max(0.001) / plain.cpu_s.max(0.001)));
+            self.modes.push((mode.to_owned(), ran.cpu_s.max(0.001) / plain.cpu_s.max(0.001)));
         }
     }
 
