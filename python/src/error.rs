@@ -4,6 +4,8 @@
 use std::fmt::Display;
 
 use nearpage_machine::InputError;
+use nearpage_replay::ReplayError;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
@@ -71,4 +73,17 @@ pub(crate) fn machine(error: &InputError) -> PyErr {
         _ => None,
     };
     Class::Machine.error(place, error)
+}
+
+/// Why there is no result. The input is the bundle, or a file of it.
+pub(crate) fn failed(input: &str, error: &ReplayError) -> PyErr {
+    match error {
+        ReplayError::Stopped(_) => PyKeyboardInterrupt::new_err(()),
+        _ => {
+            let message = error.to_string();
+            // Messages name the file, and within it the byte or the line.
+            let place = message.split(": ").next().filter(|_| message.contains(": "));
+            Class::Replay.error(Some(place.unwrap_or(input).to_owned()), &message)
+        }
+    }
 }

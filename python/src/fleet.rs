@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::{document, model};
-use crate::error::{self, Class};
+use crate::error::{self, Class, failed};
 use crate::guard::long;
 use crate::machine::Machine;
-use crate::replay::{cpu_rule, failed, tunables};
+use crate::replay::{cpu_rule, tunables};
 use crate::report::Report;
 
 /// A bundle whose trace was looked through once, to be measured many times.

@@ -11,15 +11,14 @@ use nearpage_machine::over::Over;
 use nearpage_replay::bound::Limits;
 use nearpage_replay::twin::TwinWish;
 use nearpage_replay::{
-    Combinations, CpuRule, Options, Question, Replay, ReplayError, Subject, Tunable, Wish,
-    ZoneChoice,
+    Combinations, CpuRule, Options, Question, Replay, Subject, Tunable, Wish, ZoneChoice,
 };
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::{model, model_for, setting};
-use crate::error::{self, Class};
+use crate::error::{self, Class, failed};
 use crate::events::Events;
 use crate::guard::long;
 use crate::machine::Machine;
@@ -31,19 +30,6 @@ use crate::twin::Profile;
 #[pyclass(frozen, module = "nearpage")]
 pub(crate) struct Bundle {
     pub(crate) replay: Arc<Replay>,
-}
-
-/// Why there is no result. The input is the bundle, or a file of it.
-pub(crate) fn failed(input: &str, error: &ReplayError) -> PyErr {
-    match error {
-        ReplayError::Stopped(_) => PyKeyboardInterrupt::new_err(()),
-        _ => {
-            let message = error.to_string();
-            // Messages name the file, and within it the byte or the line.
-            let place = message.split(": ").next().filter(|_| message.contains(": "));
-            Class::Replay.error(Some(place.unwrap_or(input).to_owned()), &message)
-        }
-    }
 }
 
 /// The tunables of a dict.
@@ -259,12 +245,13 @@ impl Bundle {
     ) -> PyResult<Bundle> {
         let seconds = hours.map(|hours| hours * 3600.0);
         let wish = TwinWish { cpus, nodes, seconds, stretch_seconds, seed };
-        crate::twin::twin(self, py, folder, wish, progress)
+        let replay = crate::twin::twin(&self.replay, py, folder, wish, progress)?;
+        Ok(Bundle { replay: Arc::new(replay) })
     }
 
     #[pyo3(signature = (*, progress = None))]
     fn profile(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Profile> {
-        crate::twin::profile(self, py, progress)
+        crate::twin::profile(&self.replay, py, progress)
     }
 
     /// What the kernel counted: the counters of /proc/vmstat in two captures.

@@ -1,14 +1,15 @@
 //! Twins of recordings, and loads in figures.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nearpage_replay::Replay;
 use nearpage_replay::twin::{LIFETIMES_NS, Profile as Figures, SLICES_NS, TwinWish, write_twin};
 use pyo3::prelude::*;
 
 use crate::convert::document;
+use crate::error::failed;
 use crate::guard::long;
-use crate::replay::{Bundle, failed};
 use crate::table::{Columns, Table};
 
 /// A load in figures that do not depend on its length nor on its machine's size.
@@ -81,29 +82,28 @@ impl Profile {
 
 /// `Bundle.profile()`.
 pub(crate) fn profile(
-    bundle: &Bundle,
+    replay: &Arc<Replay>,
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Profile> {
-    let replay = bundle.replay.clone();
+    let (replay, name) = (replay.clone(), replay.bundle().name().to_owned());
     let figures = long(py, progress, move |course| Figures::of(&replay, course))?;
-    let figures = figures.map_err(|error| failed(bundle.replay.bundle().name(), &error))?;
+    let figures = figures.map_err(|error| failed(&name, &error))?;
     Ok(Profile { figures })
 }
 
 /// `Bundle.twin()`.
 pub(crate) fn twin(
-    bundle: &Bundle,
+    replay: &Arc<Replay>,
     py: Python<'_>,
     folder: PathBuf,
     wish: TwinWish,
     progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Bundle> {
-    let replay = bundle.replay.clone();
+) -> PyResult<Replay> {
+    let (replay, name) = (replay.clone(), replay.bundle().name().to_owned());
     let written = long(py, progress, move |course| {
         write_twin(&replay, &wish, &folder, course)?;
         Replay::open(&folder)
     })?;
-    let replay = written.map_err(|error| failed(bundle.replay.bundle().name(), &error))?;
-    Ok(Bundle { replay: std::sync::Arc::new(replay) })
+    written.map_err(|error| failed(&name, &error))
 }

@@ -18,7 +18,7 @@ from fleet_help import content_of
 
 import nearpage
 import nearpage.fleet as fleet
-from nearpage.fleet import claims, cli, measure
+from nearpage.fleet import claims, cli, measure, results
 from nearpage.fleet.executors import as_executor
 
 STUDY = fleet.Study(models=["linux-6.18", "nearpage"], settings=[{}, {"pcp.batch_scale_max": 0}])
@@ -38,7 +38,7 @@ def undisturbed(small_store: fleet.Store, tmp_path_factory: pytest.TempPathFacto
 
 def test_figures_are_those_of_the_comparison(own_store: fleet.Store, small_bundles: list[Path]) -> None:
     table = fleet.run(fleet.Study(models=["linux-6.18", "nearpage"]), store=own_store)
-    assert table.column_names == list(measure.COLUMNS)
+    assert table.column_names == list(results.COLUMNS)
     rows = {(row["load"], row["model"]): row for row in table.to_pylist()}
     compared = nearpage.compare_rules(small_bundles, ["nearpage"]).to_dict()["rows"]
     assert len(rows) == len(compared) == 4

@@ -35,7 +35,11 @@ pub(crate) fn open(options: &str) {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     // SAFETY: the name ends with a zero.
     unsafe {
-        let opened = libc::open(name.as_ptr().cast(), flags, 0o644);
+        // One that is there may be somebody else's: the kernel may refuse to create it where all may create files.
+        let mut opened = libc::open(name.as_ptr().cast(), flags & !libc::O_CREAT);
+        if opened < 0 {
+            opened = libc::open(name.as_ptr().cast(), flags, 0o644);
+        }
         if opened < 0 {
             tell(format_args!("the report {path}: {}", std::io::Error::last_os_error()));
             return;

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import ArgumentError, NearpageError, RunError, StoreError
-from . import measure
+from . import measure, results
 from .claims import Busy, Heart, take
 from .executors import Executor, InProcess, as_executor
 from .store import Store
@@ -67,7 +67,7 @@ def _one(store: Store, task: Task, heart: Heart, unchanged: str | None) -> tuple
 
 
 def _keep(store: Store, task: Task, content: bytes) -> None:
-    name = measure.name_of(task.key)
+    name = results.name_of(task.key)
     if not store.files.create(name, content) and store.result(task) is None:
         # What is there is damaged.
         store.files.replace(name, content)
@@ -189,9 +189,9 @@ def run(
 
 def _damaged(store: Store, tasks: list[Task]) -> dict[str, Task]:
     """Tasks whose results cannot be read, as after a crash of their machine: they are computed again."""
-    by_name = {measure.name_of(task.key): task for task in tasks}
+    by_name = {results.name_of(task.key): task for task in tasks}
     found = store.files.read_many(by_name)
-    wrong = (name for name, content in found if content is None or not measure.read_result(content, by_name[name].key))
+    wrong = (name for name, content in found if content is None or not results.read_result(content, by_name[name].key))
     return {by_name[name].key: by_name[name] for name in wrong}
 
 

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from .. import _nearpage
 from ..errors import StoreError
-from . import catalogue, measure
+from . import catalogue, results
 from .files import Files, open_files
 from .parquet import EventFile
 from .study import Study, Task
@@ -231,7 +231,7 @@ class Store:
     def result(self, task: Task) -> dict[str, Any] | None:
         """The result of a task, if it is finished. One that is damaged is not."""
         try:
-            return measure.read_result(self.files.read(measure.name_of(task.key)), task.key)
+            return results.read_result(self.files.read(results.name_of(task.key)), task.key)
         except FileNotFoundError:
             return None
 
@@ -250,15 +250,15 @@ class Store:
         keys = self.finished()
         if study is not None:
             keys &= {task.key for task in self.tasks(study)}
-        known = self._entries()[0].select(["hash", *measure.OF_ENTRY])
+        known = self._entries()[0].select(["hash", *results.OF_ENTRY])
         entries = {entry["hash"]: entry for entry in known.to_pylist()}
         current: dict[str, str] = {}
         rows = []
-        for name, content in self.files.read_many(map(measure.name_of, sorted(keys))):
-            row = content and measure.read_result(content, name.rpartition("/")[2][: -len(".json")])
-            if row and (versions == "all" or measure.is_of_this_version(row, current)):
+        for name, content in self.files.read_many(map(results.name_of, sorted(keys))):
+            row = content and results.read_result(content, name.rpartition("/")[2][: -len(".json")])
+            if row and (versions == "all" or results.is_of_this_version(row, current)):
                 rows.append(row)
-        return measure.table_of(rows, entries)
+        return results.table_of(rows, entries)
 
 
 def _place(url: str | os.PathLike[str]) -> str:

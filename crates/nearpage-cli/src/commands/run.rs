@@ -91,6 +91,16 @@ pub enum RunFailure {
         "{0} is not there: `cargo build --release -p nearpage-preload` makes it, and --library names another place"
     )]
     NoLibrary(String),
+    /// There is no place for what processes count.
+    #[error(
+        "no file for what processes count can be made in {folder}: {error}; TMPDIR names another folder"
+    )]
+    NoFile {
+        /// The folder for temporary files.
+        folder: String,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
     /// No node of the policy has memory.
     #[error(
         "no node of nodes={} has memory; this machine has it on {}",
@@ -114,7 +124,7 @@ impl RunFailure {
         match self {
             RunFailure::NotRun { error, .. } if error.kind() == std::io::ErrorKind::NotFound => 127,
             RunFailure::NotRun { .. } => 126,
-            RunFailure::NoLibrary(_) | RunFailure::NoNode { .. } => 2,
+            RunFailure::NoLibrary(_) | RunFailure::NoFile { .. } | RunFailure::NoNode { .. } => 2,
             RunFailure::Ended(code) => *code,
         }
     }

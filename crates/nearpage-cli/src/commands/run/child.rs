@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -12,6 +14,7 @@ use nearpage_machine::idlist;
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use tempfile::TempDir;
 
 use super::super::CommandError;
 use super::RunFailure;
@@ -46,6 +49,9 @@ pub(super) struct Look {
     pub huge_kib: u64,
 }
 
+/// The file to which processes add their lines.
+const LINES: &str = "lines";
+
 /// Most looks that are kept: later ones replace every second of the earlier.
 const LOOKS_MOST: usize = 2000;
 
@@ -56,7 +62,11 @@ pub(super) fn run(
     library: Option<&Path>,
     samples: bool,
 ) -> Result<Ended, CommandError> {
-    let lines = std::env::temp_dir().join(format!("nearpage-run-{}", std::process::id()));
+    let folder = folder_of_lines().map_err(|error| RunFailure::NoFile {
+        folder: std::env::temp_dir().display().to_string(),
+        error,
+    })?;
+    let lines = folder.path().join(LINES);
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     match library {
@@ -127,10 +137,22 @@ pub(super) fn run(
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the place for the answer is there.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let text = std::fs::read_to_string(&lines).unwrap_or_default();
-    let _ = std::fs::remove_file(&lines);
+    let text = fs::read_to_string(&lines).unwrap_or_default();
     let pages_by_node = looks.last().map(|look| look.pages_by_node.clone()).unwrap_or_default();
     Ok(Ended { status: status?, lines: text, pages_by_node, looks, begun_ms, usage })
+}
+
+/// Makes a folder with the file to which processes add their lines. Those of root may become another user, who then adds to it
+/// too: the folder has a name that nobody else knows.
+fn folder_of_lines() -> std::io::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("nearpage-run-").tempdir()?;
+    // SAFETY: asks only.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let (of_folder, of_file) = if is_root { (0o711, 0o622) } else { (0o700, 0o600) };
+    let lines = File::create_new(folder.path().join(LINES))?;
+    lines.set_permissions(Permissions::from_mode(of_file))?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(of_folder))?;
+    Ok(folder)
 }
 
 /// The clock that samples of processes have.
@@ -143,7 +165,7 @@ fn monotonic_ms() -> u64 {
 
 /// Resident memory and huge pages, of `/proc/PID/smaps_rollup`, in KiB.
 fn rollup(process: u32) -> (u64, u64) {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     let of = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
@@ -153,7 +175,7 @@ fn rollup(process: u32) -> (u64, u64) {
 
 /// Pages by node, of `/proc/PID/numa_maps`. `None` without it, or when the process has ended.
 fn pages_by_node(process: u32) -> Option<BTreeMap<u32, u64>> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/numa_maps")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{process}/numa_maps")).ok()?;
     let mut pages = BTreeMap::new();
     for word in text.split_whitespace().filter(|word| word.starts_with('N')) {
         let Some((node, count)) = word[1..].split_once('=') else { continue };
@@ -191,7 +213,7 @@ fn under_policy(child: &mut Command, options: Options) -> Result<(), RunFailure>
 
 /// The machine's nodes with memory, a bit each; node 0 where the kernel does not tell.
 fn nodes_with_memory() -> u64 {
-    let list = std::fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
+    let list = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     let ids = idlist::parse(list.trim()).unwrap_or_default();
     let bits = ids.iter().filter(|id| **id < 64).fold(0, |bits, id| bits | 1 << id);
     if bits == 0 { 1 } else { bits }
@@ -207,4 +229,20 @@ pub(super) fn node_list(bits: u64) -> String {
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     let signal = || 128 + status.signal().unwrap_or_default();
     status.code().unwrap_or_else(signal) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that root starts may become another user before it opens the file.
+    #[test]
+    fn who_root_becomes_may_add_lines_and_nobody_may_read_them() {
+        let folder = folder_of_lines().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        // SAFETY: asks only.
+        let expected =
+            if unsafe { libc::geteuid() } == 0 { [0o711, 0o622] } else { [0o700, 0o600] };
+        assert_eq!([mode(folder.path()), mode(&folder.path().join(LINES))], expected);
+    }
 }
