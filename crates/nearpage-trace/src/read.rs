@@ -175,7 +175,13 @@ impl<F> Lines<'_, F> {
 
     fn syntax(&self, line: &[u8], expected: &'static str) -> TraceError {
         const SHOWN: usize = 80;
-        let found = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).trim().to_owned();
+        let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+        // The cut may stand within a character.
+        let found = match text.trim_end_matches(char::REPLACEMENT_CHARACTER) {
+            text if text.contains(char::REPLACEMENT_CHARACTER) => "bytes that are no text",
+            text => text.trim(),
+        };
+        let found = found.to_owned();
         TraceError::Syntax { input: self.input.into(), offset: self.counts.bytes, found, expected }
     }
 }

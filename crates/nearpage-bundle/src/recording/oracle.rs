@@ -165,8 +165,17 @@ fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// Reads the JSON; `source` is the file's name.
 pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
-    let file: OracleFile =
-        serde_json::from_slice(content).map_err(|error| BundleError::json(source, &error))?;
+    let file: OracleFile = serde_json::from_slice(content).map_err(|error| {
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(content).is_ok();
+        match is_json && error.to_string().starts_with("missing field `captures`") {
+            true => BundleError::Incomplete {
+                input: source.into(),
+                what: "no captures".into(),
+                expected: "captures.NAME",
+            },
+            false => BundleError::json(source, &error),
+        }
+    })?;
     let (sys, dmesg) = (file.sys.unwrap_or_default(), file.dmesg.unwrap_or_default());
     let (module, spec) = (file.module.unwrap_or_default(), file.spec.unwrap_or_default());
     if file.captures.is_empty() {

@@ -42,11 +42,24 @@ pub struct TopArgs {
     csv: bool,
 
     /// The interval
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = watched::delay)]
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        default_value = "1",
+        value_parser = watched::delay,
+        allow_negative_numbers = true
+    )]
     delay: Duration,
 
     /// End after so many samples
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..),
+        allow_negative_numbers = true
+    )]
     count: Option<u64>,
 
     /// The same as the path alone

@@ -592,3 +592,26 @@ fn a_process_that_serves_its_figures_has_a_pane() {
     top.press(b"q");
     top.ends();
 }
+
+/// What can be shown of nothing, or kept nowhere, is refused in words that say what would do.
+#[test]
+fn wrong_numbers_and_places_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("x.json");
+    std::fs::write(&json, r#"{"a":1}"#).unwrap();
+    let json = json.to_str().unwrap();
+    for (arguments, said) in [
+        (&["-n", "0"][..], "0 is not in 1.."),
+        (&["-d", "-1"], "expected seconds from 0.1 to 86400"),
+        (&["-n", "-1"], "invalid value '-1'"),
+        (&["-n", "1", "--record", "/dev/full"], "/dev/full: no regular file"),
+        (&["--play", "/dev/full"], "/dev/full: no regular file"),
+        (&["--once", json], "no captures, expected captures.NAME"),
+    ] {
+        let mut command = assert_cmd::Command::cargo_bin("nearpage").unwrap();
+        let output = command.arg("top").args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(said), "{arguments:?}: {error}");
+    }
+}

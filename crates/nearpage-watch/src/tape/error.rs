@@ -12,6 +12,12 @@ pub enum TapeError {
         /// The file.
         name: String,
     },
+    /// It is no file that keeps what is written to it, such as a device or a folder.
+    #[error("{name}: no regular file: a recording of nearpage top is one")]
+    NoFile {
+        /// What was named.
+        name: String,
+    },
     /// It was written by a later version.
     #[error(
         "{name}: a recording of version {found}, expected {known}: play it with the nearpage that wrote it"

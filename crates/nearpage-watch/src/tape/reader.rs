@@ -67,7 +67,7 @@ impl Tape {
         options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
         let file = options.open(path).map_err(io)?;
         if !file.metadata().map_err(io)?.is_file() {
-            return Err(TapeError::NoTape { name });
+            return Err(TapeError::NoFile { name });
         }
         let mut content = Vec::new();
         let most = BYTES_MOST + HEADER_BYTES as u64;

@@ -195,7 +195,7 @@ fn what_is_no_tape_is_refused() {
     }
     assert!(matches!(
         Tape::open(path.parent().unwrap()),
-        Err(TapeError::NoTape { .. } | TapeError::Io { .. })
+        Err(TapeError::NoFile { .. } | TapeError::Io { .. })
     ));
     assert!(matches!(Tape::open(&path.join("x")), Err(TapeError::Io { .. })));
 }

@@ -61,7 +61,7 @@ impl TapeWriter {
         let file = options.open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
-            return Err(TapeError::NoTape { name });
+            return Err(TapeError::NoFile { name });
         }
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(TapeError::Busy { name });
