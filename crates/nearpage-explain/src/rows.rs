@@ -133,9 +133,23 @@ fn is_row(message: &str) -> bool {
         || is_zone(message)
 }
 
+/// Whether a message has a number below zero, or of so many digits that 64 bits may not hold it. Nearly none has.
+fn has_odd_number(message: &str) -> bool {
+    let (mut digits, mut before) = (0, b' ');
+    message.bytes().any(|byte| {
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        let is_negative = digits == 1 && before == b'-';
+        before = byte;
+        is_negative || digits == 20
+    })
+}
+
 /// The first word of a row of figures whose figure is none: too large for 64 bits, or below zero.
 pub(crate) fn unreadable(message: &str) -> Option<&str> {
-    let mut words = message.split_whitespace().filter(|_| is_row(message));
+    if !has_odd_number(message) || !is_row(message) {
+        return None;
+    }
+    let mut words = message.split_whitespace();
     words.find(|word| {
         let (key, value) = word.rsplit_once([':', '=']).unwrap_or(("", word));
         let value = value.split_once('*').map_or(value, |(count, _)| count);
