@@ -31,7 +31,7 @@ pub struct GuestArgs {
     /// One of the machines: two, asymmetric, 8-of-2, plugged
     #[arg(long, value_name = "NAME", default_value = "two")]
     machine: String,
-    /// All machines, on kernels 6.1 and 6.12: half an hour
+    /// All machines, on kernels 6.1 and 6.12: forty minutes
     #[arg(long)]
     all: bool,
     /// The short form: the program alone, without the host's test suites
