@@ -28,6 +28,9 @@ pub(super) const SOME: usize = 64;
 pub(super) const FEW: usize = 16;
 pub(super) const SINGLE: Order = Order(0);
 
+/// Runs of pages that a hold takes from maps: a run may be a whole pageblock of another type, which takes up to 32 operations
+/// to become one with a map, and a hold has 256 at most.
+const RUNS_OF_MAPS: u32 = 8;
 /// So few pages are handled one by one on storages that are not exact: what a batch costs by itself is more than it saves.
 const ONE_BY_ONE: usize = 4;
 
@@ -216,8 +219,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
             }
         }
-        if got < out.len() && self.model.departures.bulk_from_zone {
-            got += self.bulk_direct(zone, wanted, &mut out[got..]);
+        while got < out.len() && self.model.departures.bulk_from_zone {
+            let direct = self.bulk_direct(zone, wanted, &mut out[got..]);
+            got += direct;
+            if direct == 0 || !self.has_maps() {
+                break;
+            }
         }
         got
     }
@@ -319,7 +326,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset.share_high(&tuning, list);
     }
 
-    /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs.
+    /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs, [`RUNS_OF_MAPS`] by rules
+    /// with maps.
     fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         let mut runs = <Runs>::new();
         let want = out.len().min(u32::MAX as usize) as u32;
@@ -331,7 +339,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if want == 0 {
                 return 0;
             }
-            let most_runs = Runs::MOST as u32;
+            let most_runs = if self.has_maps() { RUNS_OF_MAPS } else { Runs::MOST as u32 };
             guard.buddy().serve(self.platform.storage().current_cpu());
             let taken = guard.buddy().take(
                 *zone.frames(),
@@ -344,6 +352,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 },
             );
             guard.note_taken(taken as u64);
+            debug_assert!(!self.has_maps() || guard.buddy().operations() <= 256, "a long hold");
             taken as usize
         };
         let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);

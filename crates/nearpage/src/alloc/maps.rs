@@ -49,8 +49,9 @@ use visit::{Visit, room_above_min, touch_pageblock};
 /// Runs of pages that a list gets together: most often it is one, and to clear a place for more takes longer than to go again.
 const RUNS: usize = 8;
 
-/// Rights with which a request may leave less than is kept whole.
-const RIGHTS: AllocFlags = AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS);
+/// Rights with which a request may leave less than is kept whole. Not to wait is none by itself.
+const RIGHTS: AllocFlags =
+    AllocFlags::RESERVES.difference(AllocFlags::NON_BLOCK).union(AllocFlags::NO_WATERMARKS);
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Fills an empty list from the CPU's pageblocks, or those from the zone, and takes one block from it.

@@ -293,6 +293,53 @@ fn no_hold_for_a_shared_pageblock_is_long() {
     assert!(mosts.iter().all(|&most| (50..=256).contains(&most)), "{mosts:?}");
 }
 
+/// A bulk request of a type that has no pageblocks yet makes many its own: in holds of which none is long.
+#[test]
+fn no_hold_of_a_large_bulk_request_is_long() {
+    for (gfp, pages) in GFPS.into_iter().flat_map(|gfp| [(gfp, 9000), (gfp, 60_000)]) {
+        TestMachine::new().node(0, 1 << 17, &[0]).run(|allocator| {
+            let mut out = vec![Pfn(0); pages];
+            assert_eq!(allocator.alloc_bulk(Request::new(Order(0), gfp), &mut out), Ok(pages));
+            allocator.check().unwrap();
+            let most = most_of_a_hold(allocator);
+            assert!((8..=256).contains(&most), "{gfp}, {pages}: {most}");
+        });
+    }
+}
+
+/// Who cannot wait has no right to what is kept whole by that alone.
+#[test]
+fn requests_that_cannot_wait_leave_min_whole() {
+    for gfp in [Gfp::NOWAIT, Gfp::KERNEL] {
+        let mut refused = 0;
+        for seed in 1..6 {
+            run_next(Settings::default(), |allocator| {
+                let (mut random, mut held) = (Random(seed), Vec::new());
+                let zone = &allocator.zones()[0];
+                for _ in 0..2000 {
+                    for _ in 0..random.below(80) {
+                        let order = Order(if random.one_in(2) { 0 } else { random.below(8) as u8 });
+                        let before = zone.free_pages();
+                        match allocator.alloc(Request::new(order, gfp)) {
+                            Ok(page) => held.push((page, order)),
+                            Err(_) => refused += 1,
+                        }
+                        let after = zone.free_pages();
+                        assert!(after >= before || after >= zone.marks().min, "{after:?}");
+                    }
+                    for _ in 0..random.below(60).min(held.len() as u64) {
+                        let at = random.below(held.len() as u64) as usize;
+                        let (page, order) = held.swap_remove(at);
+                        allocator.free(page, order).unwrap();
+                    }
+                }
+                allocator.check().unwrap();
+            });
+        }
+        assert!(refused > 100, "{gfp}: {refused}");
+    }
+}
+
 /// The turn of each second stops no CPU for zones of which it keeps nothing.
 #[test]
 fn who_keeps_nothing_is_not_stopped() {

@@ -19,6 +19,8 @@ use crate::watermark::AllocFlags;
 
 /// Free blocks that one bulk allocation takes straight from a zone.
 const RUNS_MAX: u64 = 64;
+/// The same by rules with maps.
+const RUNS_OF_MAPS: u64 = 8;
 /// Pageblocks that one bulk free gives back at a time.
 const PAGEBLOCKS_BACK: usize = 32;
 const PAGEBLOCK: u64 = 512;
@@ -172,16 +174,21 @@ impl NaiveAllocator {
         if let Some((list, lacking)) = of_maps {
             pages.extend(self.bulk_of_maps(zone, asked, list, lacking));
         }
-        let left = share - pages.len() as u64;
-        if left > 0 {
-            let direct = self.take_direct(zone, asked, left, RUNS_MAX, AllocFlags::default());
+        let runs_max = if self.has_maps() { RUNS_OF_MAPS } else { RUNS_MAX };
+        while (pages.len() as u64) < share {
+            let left = share - pages.len() as u64;
+            let direct = self.take_direct(zone, asked, left, runs_max, AllocFlags::default());
             if !direct.is_empty() {
                 self.wake_for_bulk(zone, asked);
             }
             for &pfn in &direct {
                 self.hand_out_untagged(pfn, zone, asked);
             }
+            let is_last = direct.is_empty() || !self.has_maps();
             pages.extend(direct);
+            if is_last {
+                break;
+            }
         }
         pages
     }

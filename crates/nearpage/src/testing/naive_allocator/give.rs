@@ -355,5 +355,11 @@ impl NaiveAllocator {
 
 /// Whether a request may take what is kept whole from others.
 fn has_rights(flags: AllocFlags) -> bool {
-    flags.intersects(AllocFlags::RESERVES.union(AllocFlags::NO_WATERMARKS))
+    const RIGHTS: [AllocFlags; 4] = [
+        AllocFlags::MIN_RESERVE,
+        AllocFlags::HIGHATOMIC,
+        AllocFlags::OOM,
+        AllocFlags::NO_WATERMARKS,
+    ];
+    RIGHTS.iter().any(|&right| flags.contains(right))
 }
