@@ -26,6 +26,7 @@ mod bulk;
 mod give;
 mod home;
 mod outside;
+mod room;
 #[cfg(test)]
 mod tests;
 mod visit;

@@ -2,7 +2,8 @@
 //!
 //! A CPU's pagesets are taken by another CPU to drain them, or to let them decay; and, where CPUs own pageblocks, by each free
 //! that goes to the owner's. The operations of such a hold are the blocks that are linked to lists of the pagesets and
-//! unlinked from them. What happens meanwhile under a zone's lock is counted there.
+//! unlinked from them; where CPUs own pageblocks with maps, what stands behind the lists counts too, as the most that it may be
+//! ([`super::maps`]). What happens meanwhile under a zone's lock is counted there.
 //!
 //! Whoever has hold of the pagesets writes the counters.
 
@@ -46,9 +47,15 @@ impl Changes {
 }
 
 impl<P: Platform> Taken<'_, P> {
-    /// Counts what was done. The pagesets are still held.
+    /// Counts what was done to the lists. The pagesets are still held.
     pub(super) fn end(self) {
-        self.cpu.owner.taken.end(Changes::of(self.cpu.pagesets).since(self.before));
+        let changes = Changes::of(self.cpu.pagesets).since(self.before);
+        self.end_after(changes);
+    }
+
+    /// Counts so many operations.
+    pub(super) fn end_after(self, operations: u64) {
+        self.cpu.owner.taken.end(operations);
     }
 }
 

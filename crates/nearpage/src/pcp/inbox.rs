@@ -13,7 +13,8 @@ const PAGES: u64 = u32::MAX as u64;
 pub struct Inbox<'a, W, C> {
     /// The first frame of the run that came last, or [`NO_FRAME`].
     head: &'a W,
-    /// Pages, about so many while somebody adds; and in the upper half, how often it was added to or emptied.
+    /// Pages, about so many while somebody adds, with those that were taken and have not gone on; and in the upper half, how
+    /// often that was written.
     work: &'a C,
 }
 
@@ -30,7 +31,7 @@ impl<'a, W: Cell32, C: Cell64> Inbox<'a, W, C> {
         self.work.load(Ordering::Relaxed) & PAGES
     }
 
-    /// How often somebody added, or took all.
+    /// How often somebody added, or took some.
     #[inline]
     pub fn uses(&self) -> u32 {
         (self.work.load(Ordering::Relaxed) >> USES_SHIFT) as u32
@@ -59,20 +60,24 @@ impl<'a, W: Cell32, C: Cell64> Inbox<'a, W, C> {
         }
     }
 
-    /// Takes all runs: answers the first one. `run` tells the next run of each, and how many pages it has. For one at a time.
-    pub fn take(&self, run: impl Fn(u32) -> (u32, u32)) -> u32 {
+    /// Takes all runs: answers the first one. Their pages are counted here until [`note_gone`](Self::note_gone). For one at a
+    /// time.
+    pub fn take(&self) -> u32 {
         if !self.has_some() {
             return NO_FRAME;
         }
         point();
         // Pairs with the exchange in `send`.
-        let first = self.head.swap(NO_FRAME, Ordering::Acquire);
-        let (mut next, mut pages) = (first, 0);
-        while next != NO_FRAME {
-            let (after, count) = run(next);
-            (next, pages) = (after, pages + u64::from(count));
-        }
-        self.work.add((1 << USES_SHIFT) - pages, Ordering::Relaxed);
-        first
+        self.head.swap(NO_FRAME, Ordering::Acquire)
+    }
+
+    /// Notes that pages that were taken have gone on.
+    pub fn note_gone(&self, pages: u32) {
+        self.work.add((1 << USES_SHIFT) - u64::from(pages), Ordering::Relaxed);
+    }
+
+    /// Notes that pages wait beside those that were taken.
+    pub fn note_waiting(&self, pages: u32) {
+        self.work.add((1 << USES_SHIFT) + u64::from(pages), Ordering::Relaxed);
     }
 }

@@ -68,9 +68,11 @@ impl Drop for Hold<'_> {
 #[derive(Debug)]
 pub(crate) struct Owned<'m> {
     pub(crate) pageblocks: OwnedPageblocks,
-    /// Pages on their way to who has their pageblocks, and those for which it has no room.
+    /// Pages on their way to who has their pageblocks.
     stage: Stage<'m>,
-    waiting: Runs,
+    /// Runs that have no room there, or were received and not looked at yet: the first frame of the first, or [`NO_FRAME`]. The
+    /// inbox counts their pages.
+    waiting: AtomicU32,
     /// Pages that were freed so far past the lists, by whatever CPU.
     sent_pages: AtomicU64,
 }
@@ -82,19 +84,9 @@ pub(crate) struct Staged {
     pub(crate) of_others: u32,
 }
 
-/// Runs of adjoining pages of one pageblock each, linked through their first frames: `next` is the next run, `prev` says how
-/// many pages this one has.
-#[derive(Debug)]
-struct Runs {
-    /// The first one, or [`NO_FRAME`].
-    first: AtomicU32,
-    pages: AtomicU32,
-}
-
 impl<'m> Owned<'m> {
     pub(crate) fn new(stage: Stage<'m>) -> Self {
-        let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
-        let pageblocks = OwnedPageblocks::new();
+        let (pageblocks, waiting) = (OwnedPageblocks::new(), AtomicU32::new(NO_FRAME));
         Self { pageblocks, stage, waiting, sent_pages: AtomicU64::new(0) }
     }
 
@@ -122,7 +114,7 @@ impl<'m> Owned<'m> {
         each: &mut dyn FnMut(u32, u32),
     ) {
         self.stage.for_each(each);
-        for head in [&self.waiting.first, &self.pageblocks.inbox] {
+        for head in [&self.waiting, &self.pageblocks.inbox] {
             let mut chain = Chain::starting_at(head.load(Ordering::Relaxed));
             while let Some((first, pages)) = chain.pop(frames) {
                 each(first, pages);
@@ -132,13 +124,17 @@ impl<'m> Owned<'m> {
 
     /// Pages on their way, but for those on the pageset's list.
     pub(crate) fn homebound_pages(&self) -> PageCount {
-        let pages = self.stage.pages() + self.waiting.pages.load(Ordering::Relaxed);
-        PageCount(u64::from(pages) + self.pageblocks.inbox_pages().0)
+        PageCount(u64::from(self.stage.pages()) + self.pageblocks.inbox().pages())
     }
 
     /// Pages that were freed so far past the lists, by whatever CPU.
     pub(crate) fn sent_pages(&self) -> u64 {
         self.sent_pages.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be something in the inbox, or something that came from there waits.
+    pub(crate) fn has_received(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != NO_FRAME || self.pageblocks.inbox().has_some()
     }
 
     /// Notes such pages.
@@ -193,12 +189,7 @@ impl OwnedPageblocks {
         Inbox::new(&self.inbox, &self.inbox_work)
     }
 
-    /// Pages in the inbox.
-    pub(crate) fn inbox_pages(&self) -> PageCount {
-        PageCount(self.inbox().pages())
-    }
-
-    /// How often somebody added to the inbox, or emptied it.
+    /// How often somebody added to the inbox, or took some.
     pub(crate) fn inbox_uses(&self) -> u32 {
         self.inbox().uses()
     }
@@ -222,11 +213,6 @@ impl OwnedPageblocks {
         self.least.store(u16::MAX, Ordering::Relaxed);
         self.note_least(pages);
         PageCount(least.min(pages.0))
-    }
-
-    /// Whether there may be something in the inbox.
-    pub(crate) fn has_inbox(&self) -> bool {
-        self.inbox().has_some()
     }
 
     /// Adds runs of pages that were freed elsewhere. Anybody may.

@@ -43,6 +43,7 @@ mod owners;
 mod pieces;
 mod policy;
 mod refusals;
+mod room;
 mod slow;
 mod stage;
 mod visit;

@@ -81,7 +81,7 @@ impl<W: Cell32> Owner<W> {
     }
 
     fn receive(&self, received: &mut Received) {
-        let mut run = self.inbox().take(|run| (self.next(run), self.frames[run as usize].pages));
+        let (mut run, before) = (self.inbox().take(), received.pages);
         while run != NO_FRAME {
             let frame = &self.frames[run as usize];
             // SAFETY: as in `link`.
@@ -90,6 +90,10 @@ impl<W: Cell32> Owner<W> {
             received.runs.push(run);
             received.pages += frame.pages;
             run = self.next(run);
+        }
+        let gone = received.pages - before;
+        if gone > 0 {
+            self.inbox().note_gone(gone);
         }
         assert!(self.inbox().pages() <= 15, "more was taken than was added");
     }

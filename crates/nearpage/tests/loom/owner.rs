@@ -135,10 +135,11 @@ fn handed_over<W: Cell16 + Send + Sync + 'static>(mutation: Mutation, passes_on:
         held |= taker.join().expect("it does not panic");
     }
     let mut sent = 0;
-    let mut next = zone.inbox().take(|page| (zone.next[page as usize].load(RELAXED), 1));
+    let mut next = zone.inbox().take();
     while next != NO_FRAME {
         sent |= 1 << next;
         next = zone.next[next as usize].load(RELAXED);
+        zone.inbox().note_gone(1);
     }
     let free = zone.change(|free| free);
     assert_eq!(held & free | held & sent | free & sent, 0, "a page is in two places");

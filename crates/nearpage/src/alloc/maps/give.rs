@@ -1,21 +1,20 @@
 //! What a CPU gives back.
 
-use super::home::Gathered;
+use super::room::{OF_A_MOVE, OF_A_PARTING, Room};
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::host::Platform;
 use crate::pcp::owned::{Hold, Owned};
 use crate::pcp::pageset::{OnCpu, Pageset};
+use crate::pcp::passing::Passing;
 use crate::pcp::{CountedList, HOMEBOUND};
-use crate::units::PageCount;
+use crate::units::{CpuId, PageCount};
 
 /// What is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reach {
+enum Reach {
     /// What is too much. Blocks of pageblocks that nobody owns may stay, with their pageblocks; a few for another CPU wait.
     Usual,
-    /// What nobody used for a second: a few blocks for another CPU wait.
-    Unused,
     /// All.
     All,
 }
@@ -27,7 +26,7 @@ fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount
 
 /// Whether pages came from other CPUs, or wait on the list of homebound ones.
 pub(super) fn has_homebound<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> bool {
-    owned.pageblocks.has_inbox() || pageset.list(HOMEBOUND).count() > 0
+    owned.has_received() || pageset.list(HOMEBOUND).count() > 0
 }
 
 /// Notes how many pages there are, if they are the fewest.
@@ -66,7 +65,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let Some(hold) = owned.enter() else { return };
         if is_full && list != HOMEBOUND {
-            self.spill(pageset, &hold, (on, list), most / 2);
+            self.spill(pageset, &hold, (on, list), most / 2, &mut Room::any());
         }
         // What is on the other lists is bounded there.
         let is_way_full = is_full && list == HOMEBOUND;
@@ -107,55 +106,86 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         target: PageCount,
         reach: Reach,
     ) {
+        let mut room = Room::any();
         if lacks_behind(pageset, hold.owned(), target) {
             let lists = (0..pageset.list_count()).filter(|&list| list != HOMEBOUND);
-            lists.for_each(|list| self.spill(pageset, hold, (on, list), 0));
+            lists.for_each(|list| self.spill(pageset, hold, (on, list), 0, &mut room));
         }
-        while self.give_step(on, pageset, hold, (target, reach), usize::MAX) {}
+        let few = hold.owned().pageblocks.swing().homebound();
+        let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
+        loop {
+            let gathered = self.gather(on, pageset, hold);
+            let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
+            let is_any = gathered.staged.of_others > 0;
+            if is_any && self.send(pageset, hold, least, &mut room) > few / 4 {
+                self.send(pageset, hold, 1, &mut room);
+            }
+            let homecoming = gathered.staged.of_nobody;
+            let passing = self.take_too_many(pageset, hold, homecoming, target, &mut room);
+            let is_any = self.visit_to_give(pageset, hold, homecoming, passing, owner);
+            if gathered.is_all || !is_any {
+                return;
+            }
+        }
     }
 
-    /// A step of that, which takes at most so many blocks off the list of homebound ones. Returns whether there is another.
-    pub(super) fn give_step(
+    /// A step of that from outside, as far as there is room for it. Returns whether there is another.
+    pub(super) fn give_from_outside(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        (target, reach): (PageCount, Reach),
-        most: usize,
+        target: PageCount,
+        room: &mut Room,
     ) -> bool {
-        let few = hold.owned().pageblocks.swing().homebound();
-        let gathered = self.gather_some(on, pageset, hold, most);
-        let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
-        let is_any = gathered.staged.of_others > 0;
-        if is_any && self.send(pageset, hold, least) > few / 4 {
-            self.send(pageset, hold, 1);
+        let gathered = self.gather_some(on, pageset, hold, room);
+        if !room.is_short() && gathered.staged.of_others > 0 {
+            self.send(pageset, hold, 1, room);
         }
-        let is_any = self.visit_to_give(pageset, hold, gathered, target, reach);
-        gathered.is_more || !gathered.is_all && is_any
+        if room.is_short() {
+            return true;
+        }
+        let homecoming = room.take(OF_A_PARTING, gathered.staged.of_nobody);
+        let passing = self.take_too_many(pageset, hold, gathered.staged.of_nobody, target, room);
+        let is_any = self.visit_to_give(pageset, hold, homecoming, passing, None);
+        is_any && (room.is_short() || !gathered.is_all)
     }
 
-    /// Brings home what was gathered of nobody's pageblocks, and gives pageblocks back until the pageset keeps no more than
-    /// `target`, in as many holds of the zone's lock as it takes. Returns whether anything went.
+    /// Takes pageblocks off the lists until the pageset keeps no more than `target`, once `homecoming` pages have gone.
+    fn take_too_many(
+        &self,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        homecoming: u32,
+        target: PageCount,
+        room: &mut Room,
+    ) -> Passing {
+        let kept = pageset.count().0.saturating_sub(homecoming.into());
+        let free = hold.owned().pageblocks.free().0;
+        let most = free.saturating_sub(kept.saturating_sub(target.0));
+        hold.take_above(pageset.frames(), PageCount(most), || room.take_one(OF_A_MOVE))
+    }
+
+    /// Brings pages on the stage home to up to `homecoming` pageblocks that nobody owns, and gives pageblocks back, in as many
+    /// holds of the zone's lock as it takes. Some of the former may pass to `owner`. Returns whether anything went.
     fn visit_to_give(
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        gathered: Gathered,
-        target: PageCount,
-        reach: Reach,
+        mut homecoming: u32,
+        mut passing: Passing,
+        owner: Option<CpuId>,
     ) -> bool {
-        let kept = pageset.count().0.saturating_sub(gathered.staged.of_nobody.into());
-        let free = hold.owned().pageblocks.free().0;
-        let most = free.saturating_sub(kept.saturating_sub(target.0));
-        let mut passing = hold.take_above(pageset.frames(), PageCount(most));
-        let mut slot = Some(0).filter(|_| gathered.staged.of_nobody > 0);
+        let mut slot = Some(0).filter(|_| homecoming > 0);
         let mut is_any = false;
         while slot.is_some() || !passing.is_empty() {
             let before = hold.stage().pages();
             let mut guard = pageset.zone().lock_to_move();
-            let owner = Some(pageset.owner().cpu).filter(|_| reach == Reach::Usual);
             let mut visit = Visit::new(&mut guard, &self.platform, owner);
+            visit.parcels_left = homecoming;
             slot = slot.and_then(|slot| visit.bring_home(hold.stage(), slot));
+            homecoming = visit.parcels_left;
+            slot = slot.filter(|_| homecoming > 0);
             visit.give(&mut passing);
             let passed = visit.end();
             let returned = passed.returned;

@@ -1,5 +1,6 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
+use super::room::{OF_A_MOVE, OF_A_PARTING, Room, of_a_block};
 use super::visit::{Visit, touch_pageblock};
 use crate::alloc::allocator::PageAllocator;
 use crate::frame::{FreeMap, ZoneFrames, first_of};
@@ -23,10 +24,8 @@ pub(super) enum Sending {
 /// What was gathered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gathered {
-    /// Whether there was room for all that was taken.
+    /// Whether the stage had room for all.
     pub(super) is_all: bool,
-    /// Whether homebound blocks were left for another time.
-    pub(super) is_more: bool,
     /// What is on the stage then.
     pub(super) staged: Staged,
 }
@@ -45,52 +44,60 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
     ) -> Gathered {
-        self.gather_some(on, pageset, hold, usize::MAX)
+        self.gather_some(on, pageset, hold, &mut Room::any())
     }
 
-    /// The same, of at most so many blocks of the list.
+    /// The same, as far as there is room for it.
     pub(super) fn gather_some(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        mut most: usize,
+        room: &mut Room,
     ) -> Gathered {
-        let waiting = hold.take_waiting();
-        let mut is_all = self.put_chain(pageset, hold, waiting) && self.receive(pageset, hold);
+        let mut is_all = self.put_chain(pageset, hold, hold.take_waiting(), room)
+            && self.put_chain(pageset, hold, hold.take_inbox(), room);
         let mut chunk = [0; CHUNK];
-        while is_all && most > 0 {
-            let room = hold.stage().room().min(CHUNK).min(most);
-            let storage = self.platform.storage();
-            let got = pageset.pop_cold(storage, on, HOMEBOUND, &mut chunk[..room]);
+        while is_all && !room.is_short() {
+            let fitting = hold.stage().room().min(CHUNK);
+            let want = pageset.list(HOMEBOUND).count().min(fitting as u32);
+            let want = room.take(of_a_block(Order(0)), want) as usize;
+            let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk[..want]);
             if got == 0 {
                 is_all = pageset.list(HOMEBOUND).count() == 0;
                 break;
             }
             self.put_each(pageset, hold, &chunk[..got]);
-            most -= got;
         }
-        let is_more = is_all && pageset.list(HOMEBOUND).count() > 0;
         let frames = pageset.frames();
         let touch = |first, access| touch_pageblock(&self.platform, frames, first, access);
-        let staged = hold.put_own(frames, pageset.owner().cpu, touch);
-        Gathered { is_all, is_more, staged }
+        let may_put = || room.take_one(OF_A_MOVE);
+        let staged = hold.put_own(frames, pageset.owner().cpu, may_put, touch);
+        Gathered { is_all, staged }
     }
 
-    /// Takes what other CPUs sent: what is the CPU's own is free there then, the rest is on the stage, or waits. Returns whether
-    /// nothing had to wait.
-    fn receive(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> bool {
-        let received = hold.take_inbox(pageset.frames());
-        self.put_chain(pageset, hold, received)
-    }
-
-    fn put_chain(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, mut chain: Chain) -> bool {
-        let (frames, mut is_all) = (pageset.frames(), true);
-        while let Some((number, pages)) = chain.pop(frames) {
+    /// Puts runs that came from other CPUs where they belong: among what is free in the CPU's own pageblocks, or on the stage.
+    /// Returns whether there was room for all; the others wait.
+    fn put_chain(
+        &self,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        mut chain: Chain,
+        room: &mut Room,
+    ) -> bool {
+        let (frames, mut gone) = (pageset.frames(), 0);
+        while !chain.is_empty()
+            && hold.stage().room() > 0
+            && room.take_one(OF_A_MOVE)
+            && let Some((number, pages)) = chain.pop(frames)
+        {
             touch_pageblock(&self.platform, frames, number, Access::Read);
-            is_all &= hold.put_or_keep(frames, pageset.owner().cpu, number, pages);
+            hold.put_or_keep(frames, pageset.owner().cpu, number, pages);
+            gone += pages;
         }
-        is_all
+        hold.leave_waiting(chain);
+        hold.note_gone(gone);
+        chain.is_empty()
     }
 
     /// Puts single pages where they belong, those that adjoin together; single ones on the stage.
@@ -127,19 +134,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Moves blocks from the cold end of a list to where they belong, until it has no more than `most`.
+    /// Moves blocks from the cold end of a list to where they belong, until it has no more than `most`, or there is no more room
+    /// for it.
     pub(super) fn spill(
         &self,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
         (on, list): (&OnCpu<'_, P>, usize),
         most: u32,
+        room: &mut Room,
     ) {
         let (storage, order) = (self.platform.storage(), list_order(list));
         let mut chunk = [0; CHUNK];
         loop {
-            let more = pageset.list(list).count().saturating_sub(most) as usize;
-            let want = more.min(CHUNK);
+            let more = pageset.list(list).count().saturating_sub(most);
+            let want = room.take(of_a_block(order), more.min(CHUNK as u32)) as usize;
             let got = pageset.pop_cold(storage, on, list, &mut chunk[..want]);
             if got == 0 {
                 return;
@@ -152,9 +161,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were
-    /// too few.
-    pub(super) fn send(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, least: u32) -> u32 {
+    /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each, as far as there is room for
+    /// it. Returns the pages that were too few.
+    pub(super) fn send(
+        &self,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        least: u32,
+        room: &mut Room,
+    ) -> u32 {
         let frames = pageset.frames();
         let mut too_few = 0;
         let mut is_more = true;
@@ -172,7 +187,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     return Fate::Kept;
                 };
                 *of = owner;
-                chain.push_map(frames, first, parcel.map());
+                let mut map = parcel.map();
+                // They may be as many runs.
+                let fitting = room.take(OF_A_PARTING, parcel.pages());
+                if fitting < parcel.pages() {
+                    chain.push_map(frames, first, map.take_first(fitting));
+                    parcel.leave(&map);
+                    return Fate::Stop;
+                }
+                chain.push_map(frames, first, map);
                 Fate::Gone
             });
             let mut is_any = false;
@@ -190,7 +213,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                 }
             }
-            is_more &= is_any;
+            is_more &= is_any && !room.is_short();
         }
         too_few
     }

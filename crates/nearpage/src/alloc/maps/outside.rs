@@ -1,10 +1,10 @@
 //! What is done to a CPU's pagesets from outside: once a second, and when they are drained.
 //!
-//! Meanwhile the CPU's threads go to the zone. So each hold takes at most 256 blocks off the CPU's lists, and in between the
-//! CPU has its pagesets for itself.
+//! Meanwhile the CPU's threads go to the zone. So each hold has at most 256 operations ([`room`](super::room)), and in between
+//! the CPU has its pagesets for itself.
 
-use super::give::{Reach, lacks_behind, note_least};
-use super::home::CHUNK;
+use super::give::{lacks_behind, note_least};
+use super::room::Room;
 use crate::alloc::allocator::{Cpu, PageAllocator};
 use crate::alloc::drain::DrainBusy;
 use crate::host::Platform;
@@ -16,7 +16,7 @@ use crate::units::PageCount;
 
 /// Fewer unused pages are not worth a hold of a lock.
 const UNUSED_MIN: u64 = 512;
-/// Holds after which a CPU that frees as fast as this gives back is left alone.
+/// Holds after which a CPU that frees as fast as this gives back is left alone: room for the pageblocks of 160 GiB.
 const HOLDS_MAX: u32 = 4096;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -46,30 +46,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &'m Pageset<'m, P>,
         owned: &'m Owned<'m>,
     ) -> Result<PageCount, DrainBusy> {
+        let before = pageset.count();
         self.spill_from_outside(cpu, pageset, owned)?;
-        let piece = pageset.tuning().batch.0 << 5;
-        let (mut drained, mut is_more, mut holds) = (0, true, 0);
+        self.give_in_steps(cpu, pageset, owned, PageCount(0), |_| {})?;
+        Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
+    }
+
+    /// Sends what is homebound home, and gives pageblocks back until the pageset keeps no more than `target`; `after` is called
+    /// after each hold, in it.
+    fn give_in_steps(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        pageset: &'m Pageset<'m, P>,
+        owned: &'m Owned<'m>,
+        target: PageCount,
+        after: impl Fn(&Hold<'_>),
+    ) -> Result<(), DrainBusy> {
+        let (mut is_more, mut holds) = (true, 0);
         while is_more && holds < HOLDS_MAX {
-            drained += self.hold_from_outside(cpu, pageset, owned, |on, hold| {
-                let start = pageset.count().0;
-                let mut before = start;
-                while before > 0 {
-                    let keeping = (PageCount(before.saturating_sub(piece)), Reach::All);
-                    let has_next = self.give_step(on, pageset, hold, keeping, CHUNK);
-                    let now = pageset.count().0;
-                    // A count that nothing stands behind is the walker's to report, not a reason to go on for ever.
-                    is_more = now > 0 && (now < before || has_next);
-                    if !is_more || pageset.list(HOMEBOUND).count() > 0 {
-                        break;
-                    }
-                    before = now;
-                }
-                is_more &= start > 0;
-                start.saturating_sub(pageset.count().0)
+            is_more = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
+                let is_more = self.give_from_outside(on, pageset, hold, target, room);
+                after(hold);
+                is_more
             })?;
             holds += 1;
         }
-        Ok(PageCount(drained))
+        Ok(())
     }
 
     /// The once-a-second work: half of what nobody used since goes back. Returns the pages.
@@ -95,16 +97,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if lacks_behind(pageset, owned, target) {
             self.spill_from_outside(cpu, pageset, owned)?;
         }
-        let (mut is_more, mut holds) = (true, 0);
-        while is_more && holds < HOLDS_MAX {
-            is_more = self.hold_from_outside(cpu, pageset, owned, |on, hold| {
-                let keeping = (target, Reach::Unused);
-                let has_next = self.give_step(on, pageset, hold, keeping, CHUNK);
-                note_least(pageset, owned);
-                has_next
-            })?;
-            holds += 1;
-        }
+        let note = |_: &Hold<'_>| note_least(pageset, owned);
+        self.give_in_steps(cpu, pageset, owned, target, note)?;
         Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
     }
 
@@ -138,36 +132,41 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let lists = (0..pageset.list_count()).filter(|&list| list != HOMEBOUND);
         let mut lists = lists.filter(|&list| pageset.list(list).count() > 0).peekable();
         while lists.peek().is_some() {
-            self.hold_from_outside(cpu, pageset, owned, |on, hold| {
-                let mut room = CHUNK as u32;
-                while let Some(&list) = lists.peek() {
-                    let blocks = pageset.list(list).count();
-                    if blocks > room && room < CHUNK as u32 {
-                        break;
-                    }
-                    self.spill(pageset, hold, (on, list), blocks.saturating_sub(room));
-                    room -= blocks.min(room);
-                    lists.next_if(|_| pageset.list(list).count() == 0);
+            self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
+                while let Some(&list) = lists.peek()
+                    && !room.is_short()
+                {
+                    let before = pageset.list(list).count();
+                    self.spill(pageset, hold, (on, list), 0, room);
+                    // A count that nothing stands behind is the walker's to report, not a reason to go on for ever.
+                    let after = pageset.list(list).count();
+                    lists.next_if(|_| after == 0 || after == before && !room.is_short());
                 }
             })?;
         }
         Ok(())
     }
 
-    /// Does something with a pageset and what stands behind it, in one hold of both.
+    /// Does something with a pageset and what stands behind it, in one hold of both, as far as there is room for it.
     fn hold_from_outside<R>(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &Pageset<'m, P>,
         owned: &'m Owned<'m>,
-        act: impl FnOnce(&OnCpu<'_, P>, &Hold<'_>) -> R,
+        act: impl FnOnce(&OnCpu<'_, P>, &Hold<'_>, &mut Room) -> R,
     ) -> Result<R, DrainBusy> {
-        let done = self.while_taken(
+        let done = self.while_stopped(
             cpu,
             |of| core::ptr::eq(of, pageset),
             |on| {
-                let hold = self.wait_for(|| owned.enter())?;
-                Some(act(on, &hold))
+                let taken = self.note_taken(cpu);
+                let mut room = Room::of_a_foreign_hold();
+                let hold = self.wait_for(|| owned.enter());
+                let answer = hold.map(|hold| act(on, &hold, &mut room));
+                if let Some(taken) = taken {
+                    taken.end_after(room.used());
+                }
+                answer
             },
         );
         done?.ok_or(DrainBusy { cpu: cpu.owner.cpu })

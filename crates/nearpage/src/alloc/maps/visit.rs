@@ -42,6 +42,8 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
     frames: ZoneFrames<'m>,
     /// Operations that it may have.
     most: u64,
+    /// Pageblocks that pages on the stage may still come home to.
+    pub(super) parcels_left: u32,
     passed: Passed,
 }
 
@@ -71,7 +73,8 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             taken: 0,
             returned: 0,
         };
-        Self { guard, platform, owner, frames, most: OPERATIONS, passed }
+        let (most, parcels_left) = (OPERATIONS, u32::MAX);
+        Self { guard, platform, owner, frames, most, parcels_left, passed }
     }
 
     /// The same, to take blocks for a request, after pages were brought home.
@@ -132,10 +135,18 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
     /// Brings what is on the stage home to pageblocks that nobody owns, from slot `from` on. Returns the slot in which this hold
     /// was long enough. What is still there then before it is another CPU's.
     pub(super) fn bring_home(&mut self, stage: &Stage<'_>, from: usize) -> Option<usize> {
-        stage.each_parcel(from, |first, parcel| match self.bring_parcel(first, parcel) {
-            Some(true) => Fate::Gone,
-            Some(false) => Fate::Kept,
-            None => Fate::Stop,
+        stage.each_parcel(from, |first, parcel| {
+            if self.parcels_left == 0 {
+                return Fate::Stop;
+            }
+            match self.bring_parcel(first, parcel) {
+                Some(true) => {
+                    self.parcels_left -= 1;
+                    Fate::Gone
+                }
+                Some(false) => Fate::Kept,
+                None => Fate::Stop,
+            }
         })
     }
 

@@ -34,6 +34,11 @@ impl Chain {
         map.runs().for_each(|run| self.push(frames, first + run.start, run.end - run.start));
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == NO_FRAME
+    }
+
     /// Pages that were added.
     pub(crate) fn pages(&self) -> u32 {
         self.pages

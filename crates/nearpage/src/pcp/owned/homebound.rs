@@ -1,4 +1,4 @@
-//! Pages on their way to who has their pageblocks: the stage, what waits for room there, and the inbox.
+//! Pages on their way to who has their pageblocks: the stage, what waits, and the inbox.
 
 use super::{Chain, Hold, Owned, PAGES, Staged};
 use crate::frame::{NO_FRAME, ZoneFrames};
@@ -39,20 +39,20 @@ impl Hold<'_> {
         if self.0.stage.add(number, pages) {
             return true;
         }
-        let waiting = &self.0.waiting;
-        let mut chain = Chain::starting_at(waiting.first.load(Ordering::Relaxed));
-        chain.push(frames, number, pages);
-        waiting.first.store(chain.first, Ordering::Relaxed);
-        waiting.pages.store(waiting.pages.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+        let mut waiting = Chain::starting_at(self.0.waiting.load(Ordering::Relaxed));
+        waiting.push(frames, number, pages);
+        self.leave_waiting(waiting);
+        self.0.pageblocks.inbox().note_waiting(pages);
         false
     }
 
-    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold. `touch` is told each pageblock that is looked at or
-    /// changed. Returns the pages that stay there.
+    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold, of one after the other as long as `may_put` says so.
+    /// `touch` is told each pageblock that is looked at or changed. Returns the pages of others that stay there.
     pub(crate) fn put_own(
         &self,
         frames: &ZoneFrames<'_>,
         cpu: CpuId,
+        mut may_put: impl FnMut() -> bool,
         touch: impl Fn(u32, Access),
     ) -> Staged {
         let mut left = Staged { of_nobody: 0, of_others: 0 };
@@ -60,13 +60,22 @@ impl Hold<'_> {
             touch(first, Access::Read);
             match frames.free_in_pageblock(first).owner() {
                 Some(owner) if owner == cpu => {
+                    if !may_put() {
+                        return Fate::Stop;
+                    }
                     touch(first, Access::Write);
                     self.put_map(frames, first, &parcel.map(), parcel.pages());
                     return Fate::Gone;
                 }
                 Some(_) => left.of_others += parcel.pages(),
-                None if parcel.pages() == PAGES && self.adopt_whole(frames, cpu, first) => {
-                    return Fate::Gone;
+                None if parcel.pages() == PAGES => {
+                    if !may_put() {
+                        return Fate::Stop;
+                    }
+                    if self.adopt_whole(frames, cpu, first) {
+                        return Fate::Gone;
+                    }
+                    left.of_nobody += PAGES;
                 }
                 None => left.of_nobody += parcel.pages(),
             }
@@ -91,21 +100,28 @@ impl Hold<'_> {
         may_own
     }
 
-    /// Takes all runs that wait.
+    /// Takes all runs that wait. Those that do not go on are [left waiting](Self::leave_waiting), the others' pages
+    /// [noted](Self::note_gone).
     pub(crate) fn take_waiting(&self) -> Chain {
-        let waiting = &self.0.waiting;
-        let first = waiting.first.load(Ordering::Relaxed);
-        waiting.first.store(NO_FRAME, Ordering::Relaxed);
-        waiting.pages.store(0, Ordering::Relaxed);
+        let first = self.0.waiting.load(Ordering::Relaxed);
+        self.0.waiting.store(NO_FRAME, Ordering::Relaxed);
         Chain::starting_at(first)
     }
 
-    /// Takes all runs out of the inbox.
-    pub(crate) fn take_inbox(&self, frames: &ZoneFrames<'_>) -> Chain {
-        let first = self.0.pageblocks.inbox().take(|number| {
-            let frame = frames.frame(number);
-            (frame.next(), frame.prev())
-        });
-        Chain::starting_at(first)
+    /// The same, of all runs in the inbox.
+    pub(crate) fn take_inbox(&self) -> Chain {
+        Chain::starting_at(self.0.pageblocks.inbox().take())
+    }
+
+    /// Runs wait. No others do.
+    pub(crate) fn leave_waiting(&self, runs: Chain) {
+        self.0.waiting.store(runs.first, Ordering::Relaxed);
+    }
+
+    /// Notes that so many pages of what waited or was in the inbox have gone on.
+    pub(crate) fn note_gone(&self, pages: u32) {
+        if pages > 0 {
+            self.0.pageblocks.inbox().note_gone(pages);
+        }
     }
 }

@@ -107,12 +107,18 @@ impl Hold<'_> {
         self.list(frames, first);
     }
 
-    /// Takes the emptiest pageblocks off the lists, those that are whole first, until no more than `most` pages are left here
-    /// or there is none. They are about to be the zone's.
-    pub(crate) fn take_above(&self, frames: &ZoneFrames<'_>, most: PageCount) -> Passing {
+    /// Takes the emptiest pageblocks off the lists, those that are whole first, until no more than `most` pages are left here,
+    /// there is none, or `may_take` says no. They are about to be the zone's.
+    pub(crate) fn take_above(
+        &self,
+        frames: &ZoneFrames<'_>,
+        most: PageCount,
+        mut may_take: impl FnMut() -> bool,
+    ) -> Passing {
         let mut passing = Passing::new();
         while self.0.pageblocks.free() > most
             && let Some(first) = self.emptiest()
+            && may_take()
         {
             let block = frames.free_in_pageblock(first);
             self.add_free(block.free().wrapping_neg());

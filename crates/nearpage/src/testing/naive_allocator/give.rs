@@ -1,17 +1,19 @@
 //! What a CPU that owns pageblocks with maps takes and gives back: when a list is empty, after frees, once a second, and when
 //! it is drained.
 
+use std_alloc::vec::Vec;
+
 use super::kept::At;
 use super::zone::Blocks;
 use super::{Mistake, NaiveAllocator};
 use crate::frame::Migratetype;
 use crate::model::PageblockOwners;
 use crate::pcp::{HOMEBOUND, list_index, list_order, list_type, more_list_index};
-use crate::units::{Order, PageCount, Pfn};
+use crate::units::{CpuId, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 use super::asked::Asked;
-use super::home::Gathered;
+use super::room::{OF_A_MOVE, OF_A_PARTING, Room};
 
 /// Two visits closer together than this, in units of 2^20 ns, are near.
 const NEAR: u32 = 32;
@@ -27,14 +29,10 @@ const LEAST_UNIT: u64 = 16;
 /// Runs of blocks that a request takes from the zone at most.
 const RUNS_MAX: u64 = 64;
 
-/// Homebound pages that a step takes where somebody else than the CPU may do it.
-const OUTSIDE: usize = 256;
-
 /// What is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
     Usual,
-    Unused,
     All,
 }
 
@@ -113,7 +111,9 @@ impl NaiveAllocator {
 
     /// Whether pages came from other CPUs, or wait on the list of homebound ones.
     pub(super) fn has_homebound(&mut self, at: At) -> bool {
-        !self.behind(at).inbox.is_empty() || !self.pageset(at).lists[HOMEBOUND].is_empty()
+        let kept = self.behind(at);
+        let was_sent = !kept.inbox.is_empty() || !kept.waiting.is_empty();
+        was_sent || !self.pageset(at).lists[HOMEBOUND].is_empty()
     }
 
     /// Fills an empty list; returns whether there is something on it.
@@ -213,7 +213,7 @@ impl NaiveAllocator {
             return;
         }
         if is_full && list != HOMEBOUND {
-            self.spill(at, list, most as usize / 2);
+            self.spill(at, list, most as usize / 2, &mut Room::any());
         }
         let is_too_much = |naive: &Self| naive.pages_behind(at) > naive.size_of(at);
         if is_over_limit {
@@ -238,46 +238,62 @@ impl NaiveAllocator {
 
     /// Sends what is homebound home, and gives pageblocks back until no more than `target` pages are kept.
     fn give(&mut self, at: At, target: u64, reach: Reach) {
+        let mut room = Room::any();
         if self.lacks_behind(at, target) {
-            self.spill_all(at);
+            for list in self.lists_to_spill(at) {
+                self.spill(at, list, 0, &mut room);
+            }
         }
-        while self.give_step(at, target, reach, usize::MAX) {}
+        let few = self.most_of_list(at, HOMEBOUND);
+        let owner = Some(at.cpu).filter(|_| reach == Reach::Usual);
+        loop {
+            let gathered = self.gather(at);
+            let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
+            if gathered.of_others > 0 && self.send(at, least, &mut room) > few / 4 {
+                self.send(at, 1, &mut room);
+            }
+            let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
+            let is_any = self.visit_to_give(at, gathered.of_nobody, passing, owner);
+            if gathered.is_all || !is_any {
+                return;
+            }
+        }
     }
 
     fn lacks_behind(&mut self, at: At, target: u64) -> bool {
         self.pages_behind(at) < self.pages_kept(at).saturating_sub(target)
     }
 
-    fn spill_all(&mut self, at: At) {
-        let lists = 0..self.pageset(at).lists.len();
-        lists.filter(|&list| list != HOMEBOUND).for_each(|list| self.spill(at, list, 0));
+    fn lists_to_spill(&mut self, at: At) -> Vec<usize> {
+        let lists = self.pageset(at).lists.iter().enumerate();
+        let filled = lists.filter(|&(list, blocks)| list != HOMEBOUND && !blocks.is_empty());
+        filled.map(|(list, _)| list).collect()
     }
 
-    /// A step of that, with so many homebound pages at most; returns whether there is another.
-    fn give_step(&mut self, at: At, target: u64, reach: Reach, most: usize) -> bool {
-        let few = self.most_of_list(at, HOMEBOUND);
-        let gathered = self.gather_some(at, most);
-        let least = if reach == Reach::All || !gathered.is_all { 1 } else { few / 8 };
-        if gathered.of_others > 0 && self.send(at, least) > few / 4 {
-            self.send(at, 1);
-        }
-        let is_any = self.visit_to_give(at, gathered, target, reach);
-        gathered.is_more || !gathered.is_all && is_any
+    /// Pageblocks that are too many once so many pages have gone home.
+    fn take_too_many(&mut self, at: At, homecoming: u64, target: u64, room: &mut Room) -> Vec<Pfn> {
+        let kept = self.pages_kept(at).saturating_sub(homecoming);
+        let most = self.free_owned(at).saturating_sub(kept.saturating_sub(target));
+        self.take_above(at, most, || room.take_one(OF_A_MOVE))
     }
 
-    /// Brings home what was gathered of nobody's pageblocks, and gives pageblocks back. Returns whether anything went.
-    fn visit_to_give(&mut self, at: At, gathered: Gathered, target: u64, reach: Reach) -> bool {
-        let kept = self.pages_kept(at).saturating_sub(gathered.of_nobody);
-        let too_many = kept.saturating_sub(target);
-        let most = self.free_owned(at).saturating_sub(too_many);
-        let mut passing = self.take_above(at, most);
-        let mut row = Some(0).filter(|_| gathered.of_nobody > 0);
+    /// Brings pages home to so many of nobody's pageblocks, and gives pageblocks back. Returns whether anything went.
+    fn visit_to_give(
+        &mut self,
+        at: At,
+        mut homecoming: u64,
+        mut passing: Vec<Pfn>,
+        owner: Option<CpuId>,
+    ) -> bool {
+        let mut row = Some(0).filter(|_| homecoming > 0);
         let mut is_any = false;
         while row.is_some() || !passing.is_empty() {
             let before = self.behind(at).stage.pages();
-            let owner = Some(at.cpu).filter(|_| reach == Reach::Usual);
             let mut visit = self.visit(at.zone, owner);
+            visit.parcels_left = homecoming;
             row = row.and_then(|row| self.bring_home(&mut visit, at, row));
+            homecoming = visit.parcels_left;
+            row = row.filter(|_| homecoming > 0);
             self.give_pageblocks(&mut visit, &mut passing);
             self.end_visit(&visit);
             let returned = visit.returned;
@@ -291,21 +307,43 @@ impl NaiveAllocator {
         is_any
     }
 
-    /// Empties what a CPU keeps of a zone, in pieces; returns the pages.
-    pub(super) fn drain_kept(&mut self, at: At) -> u64 {
-        let before = self.pages_kept(at);
-        let piece = self.pageset(at).tuning.batch.0 << 5;
-        self.spill_all(at);
-        loop {
-            let now = self.pages_kept(at);
-            if now == 0 {
-                return before;
-            }
-            let has_next = self.give_step(at, now.saturating_sub(piece), Reach::All, OUTSIDE);
-            if self.pages_kept(at) >= now && !has_next {
-                return before.saturating_sub(now);
+    /// What is on the lists goes behind them, in holds of so much each.
+    fn spill_from_outside(&mut self, at: At) {
+        let mut lists = self.lists_to_spill(at);
+        lists.reverse();
+        while !lists.is_empty() {
+            let mut room = Room::of_a_foreign_hold();
+            while let Some(&list) = lists.last()
+                && !room.is_short
+            {
+                self.spill(at, list, 0, &mut room);
+                lists.pop_if(|&mut list| self.pageset(at).lists[list].is_empty());
             }
         }
+    }
+
+    /// A hold from outside; returns whether there is another.
+    fn give_from_outside(&mut self, at: At, target: u64) -> bool {
+        let mut room = Room::of_a_foreign_hold();
+        let gathered = self.gather_some(at, &mut room);
+        if !room.is_short && gathered.of_others > 0 {
+            self.send(at, 1, &mut room);
+        }
+        if room.is_short {
+            return true;
+        }
+        let homecoming = room.take(OF_A_PARTING, gathered.of_nobody);
+        let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
+        let is_any = self.visit_to_give(at, homecoming, passing, None);
+        is_any && (room.is_short || !gathered.is_all)
+    }
+
+    /// Empties what a CPU keeps of a zone; returns the pages.
+    pub(super) fn drain_kept(&mut self, at: At) -> u64 {
+        let before = self.pages_kept(at);
+        self.spill_from_outside(at);
+        while self.give_from_outside(at, 0) {}
+        before.saturating_sub(self.pages_kept(at))
     }
 
     /// Once a second, half of what nobody used since goes back; returns the pages.
@@ -328,16 +366,14 @@ impl NaiveAllocator {
             target = target.min(most);
         }
         if self.lacks_behind(at, target) {
-            self.spill_all(at);
+            self.spill_from_outside(at);
         }
-        loop {
-            let has_next = self.give_step(at, target, Reach::Unused, OUTSIDE);
-            let now = self.pages_kept(at);
+        let mut is_more = true;
+        while is_more {
+            is_more = self.give_from_outside(at, target);
             self.note_least_now(at);
-            if !has_next {
-                return before.saturating_sub(now);
-            }
         }
+        before.saturating_sub(self.pages_kept(at))
     }
 
     /// How many of some pages a request may take straight from a zone.

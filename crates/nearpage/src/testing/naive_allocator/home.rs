@@ -8,6 +8,7 @@ use super::NaiveAllocator;
 use super::kept::At;
 use super::maps::{Pages, runs};
 use super::owners::first_of;
+use super::room::{OF_A_MOVE, OF_A_PARTING, Room, of_a_block};
 use super::stage::Fate;
 use crate::pcp::{HOMEBOUND, list_order};
 use crate::testing::kept::Run;
@@ -23,8 +24,6 @@ const TARGETS: usize = 16;
 pub(super) struct Gathered {
     /// Whether there was room for all that was taken.
     pub is_all: bool,
-    /// Whether homebound pages were left for another time.
-    pub is_more: bool,
     /// Pages on the stage then, by who owns their pageblocks.
     pub of_nobody: u64,
     pub of_others: u64,
@@ -33,38 +32,42 @@ pub(super) struct Gathered {
 impl NaiveAllocator {
     /// Takes what is homebound: what is the CPU's own is free there then, the rest is on the stage.
     pub(super) fn gather(&mut self, at: At) -> Gathered {
-        self.gather_some(at, usize::MAX)
+        self.gather_some(at, &mut Room::any())
     }
 
-    /// The same, of at most so many pages of the list.
-    pub(super) fn gather_some(&mut self, at: At, mut most: usize) -> Gathered {
+    /// The same, as far as there is room for it.
+    pub(super) fn gather_some(&mut self, at: At, room: &mut Room) -> Gathered {
         let waiting = core::mem::take(&mut self.behind(at).waiting);
-        let mut is_all = self.put_runs(at, waiting);
+        let mut is_all = self.receive(at, waiting, room);
         if is_all {
             let received = core::mem::take(&mut self.behind(at).inbox);
-            is_all = self.put_runs(at, received);
+            is_all = self.receive(at, received, room);
         }
-        while is_all && most > 0 {
-            let piece = PIECE.min(self.behind(at).stage.room()).min(most);
+        while is_all && !room.is_short {
+            let piece = PIECE.min(self.behind(at).stage.room());
+            let piece = self.pageset(at).lists[HOMEBOUND].len().min(piece) as u64;
+            let piece = room.take(of_a_block(Order(0)), piece) as usize;
             let pages = self.pop_cold(at, HOMEBOUND, piece);
             if pages.is_empty() {
                 is_all = self.pageset(at).lists[HOMEBOUND].is_empty();
                 break;
             }
             self.put_each(at, &pages);
-            most -= pages.len();
         }
-        let is_more = is_all && !self.pageset(at).lists[HOMEBOUND].is_empty();
-        let mut gathered = Gathered { is_all, is_more, of_nobody: 0, of_others: 0 };
+        let mut gathered = Gathered { is_all, of_nobody: 0, of_others: 0 };
         let mut stage = core::mem::take(&mut self.behind(at).stage);
         stage.each_pageblock(0, |first, pages| {
             let count = pages.len() as u64;
             match self.zones[at.zone].owners.of(first) {
                 Some(owner) if owner == at.cpu => {
+                    if !room.take_one(OF_A_MOVE) {
+                        return Fate::Stop;
+                    }
                     self.put(at, &pages);
                     return Fate::Gone;
                 }
                 Some(_) => gathered.of_others += count,
+                None if count == 512 && !room.take_one(OF_A_MOVE) => return Fate::Stop,
                 None if count == 512 && self.adopt_whole(at, first) => return Fate::Gone,
                 None => gathered.of_nobody += count,
             }
@@ -82,6 +85,20 @@ impl NaiveAllocator {
         let taken: Vec<Pfn> = queue.split_off(kept).into_iter().rev().collect();
         pageset.count.0 -= (taken.len() as u64) << list_order(list).0;
         taken
+    }
+
+    /// Puts runs that others sent where they belong, the last one first, as long as there is room; the others wait. Returns
+    /// whether there was room for all.
+    fn receive(&mut self, at: At, mut runs: Vec<Run>, room: &mut Room) -> bool {
+        while !runs.is_empty()
+            && self.behind(at).stage.room() > 0
+            && room.take_one(OF_A_MOVE)
+            && let Some((first, pages)) = runs.pop()
+        {
+            self.put_or_keep(at, first, pages);
+        }
+        self.behind(at).waiting = runs;
+        self.behind(at).waiting.is_empty()
     }
 
     /// Puts runs where they belong, the last one first; returns whether there was room.
@@ -136,11 +153,12 @@ impl NaiveAllocator {
     }
 
     /// Moves the coldest blocks of a list to where they belong, until it has no more than `most`.
-    pub(super) fn spill(&mut self, at: At, list: usize, most: usize) {
+    pub(super) fn spill(&mut self, at: At, list: usize, most: usize, room: &mut Room) {
         let order = list_order(list);
         loop {
             let more = self.pageset(at).lists[list].len().saturating_sub(most);
-            let blocks = self.pop_cold(at, list, more.min(PIECE));
+            let piece = room.take(of_a_block(order), more.min(PIECE) as u64) as usize;
+            let blocks = self.pop_cold(at, list, piece);
             if blocks.is_empty() {
                 return;
             }
@@ -154,7 +172,7 @@ impl NaiveAllocator {
 
     /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were
     /// too few.
-    pub(super) fn send(&mut self, at: At, least: u64) -> u64 {
+    pub(super) fn send(&mut self, at: At, least: u64, room: &mut Room) -> u64 {
         let mut too_few = 0;
         loop {
             let (mut parcels, mut is_more): (Vec<(CpuId, Vec<Run>)>, bool) = (vec![], false);
@@ -171,10 +189,12 @@ impl NaiveAllocator {
                 if known.is_none() {
                     parcels.push((owner, vec![]));
                 }
-                parcels[place]
-                    .1
-                    .extend(runs(&pages).into_iter().map(|(at, end)| (Pfn(at), end - at)));
-                Fate::Gone
+                let fitting = room.take(OF_A_PARTING, pages.len() as u64) as usize;
+                let sent: Pages = pages.iter().take(fitting).copied().collect();
+                let rest: Pages = pages.difference(&sent).copied().collect();
+                let sent = runs(&sent).into_iter().map(|(at, end)| (Pfn(at), end - at));
+                parcels[place].1.extend(sent);
+                if rest.is_empty() { Fate::Gone } else { Fate::StopWith(rest) }
             });
             self.behind(at).stage = stage;
             let mut was_any_sent = false;
@@ -188,7 +208,7 @@ impl NaiveAllocator {
                     self.put_runs(at, parcel);
                 }
             }
-            if !is_more || !was_any_sent {
+            if !is_more || !was_any_sent || room.is_short {
                 return too_few;
             }
         }

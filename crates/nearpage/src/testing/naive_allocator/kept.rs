@@ -247,7 +247,12 @@ impl NaiveAllocator {
 
     /// The emptiest pageblocks, those that are whole first, leave the CPU's lists until it has no more than `most` free pages
     /// in them. They are given to the zone last one first.
-    pub(super) fn take_above(&mut self, at: At, most: u64) -> Vec<Pfn> {
+    pub(super) fn take_above(
+        &mut self,
+        at: At,
+        most: u64,
+        mut may_take: impl FnMut() -> bool,
+    ) -> Vec<Pfn> {
         let mut passing = vec![];
         while self.free_owned(at) > most {
             let kept = self.behind(at);
@@ -256,7 +261,7 @@ impl NaiveAllocator {
                 .flat_map(|class| Migratetype::ALL[..3].iter().map(move |of| (class, of)));
             let emptiest =
                 { places }.find_map(|(class, &of)| kept.of_class(of, class).first().copied());
-            let Some(first) = emptiest else { break };
+            let Some(first) = emptiest.filter(|_| may_take()) else { break };
             kept.listed.remove(&first);
             passing.push(first);
         }

@@ -33,6 +33,8 @@ pub(super) struct Visit {
     owner: Option<CpuId>,
     /// Operations that it may have.
     most: u64,
+    /// Pageblocks that pages may still come home to.
+    pub parcels_left: u64,
     /// Free pages when it began, and pages that limits were asked for since.
     free_before: u64,
     asked: u64,
@@ -53,8 +55,19 @@ impl NaiveAllocator {
         self.zones[zone].operations = 0;
         let free_before = self.zones[zone].free.0;
         let (passed, claimed, asked, taken, returned) = (Vec::new(), Vec::new(), 0, 0, 0);
-        let most = OPERATIONS;
-        Visit { zone, owner, most, free_before, asked, passed, claimed, taken, returned }
+        let (most, parcels_left) = (OPERATIONS, u64::MAX);
+        Visit {
+            zone,
+            owner,
+            most,
+            parcels_left,
+            free_before,
+            asked,
+            passed,
+            claimed,
+            taken,
+            returned,
+        }
     }
 
     /// The same, to take blocks for a request, after pages were brought home.
@@ -132,7 +145,14 @@ impl NaiveAllocator {
     /// Brings what is on the stage home to pageblocks that nobody owns, from a row on.
     pub(super) fn bring_home(&mut self, visit: &mut Visit, at: At, from: usize) -> Stopped {
         let mut stage = core::mem::take(&mut self.behind(at).stage);
-        let stopped = stage.each_pageblock(from, |first, pages| self.bring(visit, first, pages));
+        let stopped = stage.each_pageblock(from, |first, pages| {
+            if visit.parcels_left == 0 {
+                return Fate::Stop;
+            }
+            let fate = self.bring(visit, first, pages);
+            visit.parcels_left -= u64::from(fate == Fate::Gone);
+            fate
+        });
         self.behind(at).stage = stage;
         stopped
     }
