@@ -1,6 +1,6 @@
 //! What a CPU gives back.
 
-use super::room::{OF_A_MOVE, OF_A_PARTING, Room};
+use super::room::{OF_A_MOVE, Room};
 use super::visit::Visit;
 use crate::alloc::allocator::PageAllocator;
 use crate::host::Platform;
@@ -129,25 +129,27 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// A step of that from outside, as far as there is room for it. Returns whether there is another.
+    /// A step of that from outside, as far as there is room for it; `few` pages for other CPUs wait. Returns whether there is
+    /// another.
     pub(super) fn give_from_outside(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         hold: &Hold<'_>,
-        target: PageCount,
+        (target, few): (PageCount, u32),
         room: &mut Room,
     ) -> bool {
         let gathered = self.gather_some(on, pageset, hold, room);
-        if !room.is_short() && gathered.staged.of_others > 0 {
+        if !room.is_short() && (gathered.staged.of_others > few || !gathered.is_all) {
             self.send(pageset, hold, 1, room);
         }
         if room.is_short() {
             return true;
         }
-        let homecoming = room.take(OF_A_PARTING, gathered.staged.of_nobody);
+        let homecoming = room.take_steps(gathered.staged.of_nobody);
         let passing = self.take_too_many(pageset, hold, gathered.staged.of_nobody, target, room);
         let is_any = self.visit_to_give(pageset, hold, homecoming, passing, None);
+        note_least(pageset, hold.owned());
         is_any && (room.is_short() || !gathered.is_all)
     }
 
@@ -163,7 +165,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let kept = pageset.count().0.saturating_sub(homecoming.into());
         let free = hold.owned().pageblocks.free().0;
         let most = free.saturating_sub(kept.saturating_sub(target.0));
-        hold.take_above(pageset.frames(), PageCount(most), || room.take_one(OF_A_MOVE))
+        hold.take_above(pageset.frames(), PageCount(most), || room.take(OF_A_MOVE))
     }
 
     /// Brings pages on the stage home to up to `homecoming` pageblocks that nobody owns, and gives pageblocks back, in as many

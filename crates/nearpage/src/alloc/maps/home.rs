@@ -1,6 +1,6 @@
 //! Ways home: to the CPU's own pageblocks, to those of others, and to the zone.
 
-use super::room::{OF_A_MOVE, OF_A_PARTING, Room, of_a_block};
+use super::room::{OF_A_MOVE, OF_A_PAGE, OF_A_STEP, Room, of_a_block, of_a_put};
 use super::visit::{Visit, touch_pageblock};
 use crate::alloc::allocator::PageAllocator;
 use crate::frame::{FreeMap, ZoneFrames, first_of};
@@ -61,17 +61,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         while is_all && !room.is_short() {
             let fitting = hold.stage().room().min(CHUNK);
             let want = pageset.list(HOMEBOUND).count().min(fitting as u32);
-            let want = room.take(of_a_block(Order(0)), want) as usize;
+            let want = room.fits(OF_A_PAGE, want) as usize;
             let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk[..want]);
             if got == 0 {
                 is_all = pageset.list(HOMEBOUND).count() == 0;
                 break;
             }
-            self.put_each(pageset, hold, &chunk[..got]);
+            room.charge(self.put_each(pageset, hold, &chunk[..got]));
         }
         let frames = pageset.frames();
         let touch = |first, access| touch_pageblock(&self.platform, frames, first, access);
-        let may_put = || room.take_one(OF_A_MOVE);
+        let may_put = |pages| room.take(OF_A_STEP + of_a_put(pages));
         let staged = hold.put_own(frames, pageset.owner().cpu, may_put, touch);
         Gathered { is_all, staged }
     }
@@ -88,11 +88,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let (frames, mut gone) = (pageset.frames(), 0);
         while !chain.is_empty()
             && hold.stage().room() > 0
-            && room.take_one(OF_A_MOVE)
+            && room.has(OF_A_MOVE)
             && let Some((number, pages)) = chain.pop(frames)
         {
             touch_pageblock(&self.platform, frames, number, Access::Read);
-            hold.put_or_keep(frames, pageset.owner().cpu, number, pages);
+            let cpu = pageset.owner().cpu;
+            let is_own = frames.free_in_pageblock(number).owner() == Some(cpu);
+            room.charge(OF_A_STEP + if is_own { of_a_put(pages) } else { OF_A_STEP });
+            hold.put_or_keep(frames, cpu, number, pages);
             gone += pages;
         }
         hold.leave_waiting(chain);
@@ -100,9 +103,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         chain.is_empty()
     }
 
-    /// Puts single pages where they belong, those that adjoin together; single ones on the stage.
-    pub(super) fn put_each(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>, numbers: &[u32]) {
-        let mut rest = numbers;
+    /// Puts single pages of a list where they belong, those that adjoin together; single ones on the stage. Returns the
+    /// operations of that, and of taking them off the list: no more than [`OF_A_PAGE`] each.
+    pub(super) fn put_each(
+        &self,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        numbers: &[u32],
+    ) -> u32 {
+        let (mut rest, mut operations) = (numbers, OF_A_STEP * numbers.len() as u32);
         while let [number, ..] = rest {
             let run = run_at_start(rest);
             // They may lie in either direction.
@@ -111,9 +120,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 let (frames, cpu) = (pageset.frames(), pageset.owner().cpu);
                 touch_pageblock(&self.platform, frames, first, Access::Write);
                 hold.put_or_keep(frames, cpu, first, run as u32);
+                // Adjoining pages are in two words, or in more if they are many.
+                operations += of_a_put((run as u32).min(2).max(run as u32 / 64 + 1));
+            } else {
+                operations += OF_A_STEP;
             }
             rest = &rest[run..];
         }
+        operations
     }
 
     /// Makes a block that the CPU took for itself free again, or puts it on its way if its pageblock is not its own any more.
@@ -148,15 +162,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut chunk = [0; CHUNK];
         loop {
             let more = pageset.list(list).count().saturating_sub(most);
-            let want = room.take(of_a_block(order), more.min(CHUNK as u32)) as usize;
+            let want = room.fits(of_a_block(order), more.min(CHUNK as u32)) as usize;
             let got = pageset.pop_cold(storage, on, list, &mut chunk[..want]);
             if got == 0 {
                 return;
             }
             if order == Order(0) {
-                self.put_each(pageset, hold, &chunk[..got]);
+                room.charge(self.put_each(pageset, hold, &chunk[..got]));
             } else {
                 chunk[..got].iter().for_each(|&number| self.put_back(pageset, hold, number, order));
+                room.charge(of_a_block(order) * got as u32);
             }
         }
     }
@@ -189,7 +204,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 *of = owner;
                 let mut map = parcel.map();
                 // They may be as many runs.
-                let fitting = room.take(OF_A_PARTING, parcel.pages());
+                let fitting = room.take_steps(parcel.pages());
                 if fitting < parcel.pages() {
                     chain.push_map(frames, first, map.take_first(fitting));
                     parcel.leave(&map);

@@ -3,7 +3,7 @@
 //! Meanwhile the CPU's threads go to the zone. So each hold has at most 256 operations ([`room`](super::room)), and in between
 //! the CPU has its pagesets for itself.
 
-use super::give::{lacks_behind, note_least};
+use super::give::lacks_behind;
 use super::room::Room;
 use crate::alloc::allocator::{Cpu, PageAllocator};
 use crate::alloc::drain::DrainBusy;
@@ -48,26 +48,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         let before = pageset.count();
         self.spill_from_outside(cpu, pageset, owned)?;
-        self.give_in_steps(cpu, pageset, owned, PageCount(0), |_| {})?;
+        self.give_in_steps(cpu, pageset, owned, (PageCount(0), 0))?;
         Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
     }
 
-    /// Sends what is homebound home, and gives pageblocks back until the pageset keeps no more than `target`; `after` is called
-    /// after each hold, in it.
+    /// Sends what is homebound home, but for a few pages for other CPUs, and gives pageblocks back until the pageset keeps no more
+    /// than a target.
     fn give_in_steps(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &'m Pageset<'m, P>,
         owned: &'m Owned<'m>,
-        target: PageCount,
-        after: impl Fn(&Hold<'_>),
+        leaving: (PageCount, u32),
     ) -> Result<(), DrainBusy> {
         let (mut is_more, mut holds) = (true, 0);
         while is_more && holds < HOLDS_MAX {
             is_more = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
-                let is_more = self.give_from_outside(on, pageset, hold, target, room);
-                after(hold);
-                is_more
+                self.give_from_outside(on, pageset, hold, leaving, room)
             })?;
             holds += 1;
         }
@@ -88,23 +85,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             owned.pageblocks.note_least(before);
             return Ok(before);
         }
-        let target = self.while_taken(
-            cpu,
-            |of| core::ptr::eq(of, pageset),
-            |_| Self::target_of_decay(pageset, owned),
-        )?;
-        let Some(target) = target else { return Ok(PageCount(0)) };
-        if lacks_behind(pageset, owned, target) {
-            self.spill_from_outside(cpu, pageset, owned)?;
+        let few = swing.homebound() / 8;
+        let first = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
+            let target = Self::target_of_decay(pageset, hold)?;
+            let is_more = lacks_behind(pageset, owned, target)
+                || self.give_from_outside(on, pageset, hold, (target, few), room);
+            Some((target, is_more))
+        })?;
+        if let Some((target, true)) = first {
+            if lacks_behind(pageset, owned, target) {
+                self.spill_from_outside(cpu, pageset, owned)?;
+            }
+            self.give_in_steps(cpu, pageset, owned, (target, few))?;
         }
-        let note = |_: &Hold<'_>| note_least(pageset, owned);
-        self.give_in_steps(cpu, pageset, owned, target, note)?;
         Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
     }
 
     /// How many pages may stay; `None` if what is more is not worth the work.
-    fn target_of_decay(pageset: &Pageset<'m, P>, owned: &Owned<'_>) -> Option<PageCount> {
-        let before = pageset.count();
+    fn target_of_decay(pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> Option<PageCount> {
+        let (before, owned) = (pageset.count(), hold.owned());
         let swing = owned.pageblocks.swing();
         // What may be kept can have become less.
         let within = swing.within(pageset.tuning().high_max);
@@ -116,7 +115,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if within.size >= swing.size {
             return Some(target);
         }
-        let _hold = owned.enter()?;
         owned.pageblocks.set_swing(within);
         pageset.set_limits(within);
         Some(target.min(PageCount(within.size.into())))

@@ -46,13 +46,13 @@ impl Hold<'_> {
         false
     }
 
-    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold, of one after the other as long as `may_put` says so.
+    /// Frees what is on the stage of `cpu`'s own pageblocks, who has hold, of one after the other as long as `may_put(pages)` says so.
     /// `touch` is told each pageblock that is looked at or changed. Returns the pages of others that stay there.
     pub(crate) fn put_own(
         &self,
         frames: &ZoneFrames<'_>,
         cpu: CpuId,
-        mut may_put: impl FnMut() -> bool,
+        mut may_put: impl FnMut(u32) -> bool,
         touch: impl Fn(u32, Access),
     ) -> Staged {
         let mut left = Staged { of_nobody: 0, of_others: 0 };
@@ -60,7 +60,7 @@ impl Hold<'_> {
             touch(first, Access::Read);
             match frames.free_in_pageblock(first).owner() {
                 Some(owner) if owner == cpu => {
-                    if !may_put() {
+                    if !may_put(parcel.pages()) {
                         return Fate::Stop;
                     }
                     touch(first, Access::Write);
@@ -69,7 +69,7 @@ impl Hold<'_> {
                 }
                 Some(_) => left.of_others += parcel.pages(),
                 None if parcel.pages() == PAGES => {
-                    if !may_put() {
+                    if !may_put(parcel.pages()) {
                         return Fate::Stop;
                     }
                     if self.adopt_whole(frames, cpu, first) {

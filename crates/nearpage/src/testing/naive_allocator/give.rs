@@ -13,7 +13,7 @@ use crate::units::{CpuId, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 use super::asked::Asked;
-use super::room::{OF_A_MOVE, OF_A_PARTING, Room};
+use super::room::{OF_A_MOVE, Room};
 
 /// Two visits closer together than this, in units of 2^20 ns, are near.
 const NEAR: u32 = 32;
@@ -274,7 +274,7 @@ impl NaiveAllocator {
     fn take_too_many(&mut self, at: At, homecoming: u64, target: u64, room: &mut Room) -> Vec<Pfn> {
         let kept = self.pages_kept(at).saturating_sub(homecoming);
         let most = self.free_owned(at).saturating_sub(kept.saturating_sub(target));
-        self.take_above(at, most, || room.take_one(OF_A_MOVE))
+        self.take_above(at, most, || room.take(OF_A_MOVE))
     }
 
     /// Brings pages home to so many of nobody's pageblocks, and gives pageblocks back. Returns whether anything went.
@@ -322,19 +322,20 @@ impl NaiveAllocator {
         }
     }
 
-    /// A hold from outside; returns whether there is another.
-    fn give_from_outside(&mut self, at: At, target: u64) -> bool {
+    /// A hold from outside; a few pages for other CPUs wait. Returns whether there is another.
+    fn give_from_outside(&mut self, at: At, target: u64, few: u64) -> bool {
         let mut room = Room::of_a_foreign_hold();
         let gathered = self.gather_some(at, &mut room);
-        if !room.is_short && gathered.of_others > 0 {
+        if !room.is_short && (gathered.of_others > few || !gathered.is_all) {
             self.send(at, 1, &mut room);
         }
         if room.is_short {
             return true;
         }
-        let homecoming = room.take(OF_A_PARTING, gathered.of_nobody);
+        let homecoming = room.take_steps(gathered.of_nobody);
         let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
         let is_any = self.visit_to_give(at, homecoming, passing, None);
+        self.note_least_now(at);
         is_any && (room.is_short || !gathered.is_all)
     }
 
@@ -342,7 +343,7 @@ impl NaiveAllocator {
     pub(super) fn drain_kept(&mut self, at: At) -> u64 {
         let before = self.pages_kept(at);
         self.spill_from_outside(at);
-        while self.give_from_outside(at, 0) {}
+        while self.give_from_outside(at, 0, 0) {}
         before.saturating_sub(self.pages_kept(at))
     }
 
@@ -353,7 +354,7 @@ impl NaiveAllocator {
         // The most that is told apart.
         self.behind(at).least = u16::MAX.into();
         self.note_least(at, before);
-        let unused = least / 2;
+        let (unused, few) = (least / 2, self.most_of_list(at, HOMEBOUND) / 8);
         // Settings may have made that less.
         let most = self.most_kept(at);
         let is_too_large = self.behind(at).size > most;
@@ -368,11 +369,7 @@ impl NaiveAllocator {
         if self.lacks_behind(at, target) {
             self.spill_from_outside(at);
         }
-        let mut is_more = true;
-        while is_more {
-            is_more = self.give_from_outside(at, target);
-            self.note_least_now(at);
-        }
+        while self.give_from_outside(at, target, few) {}
         before.saturating_sub(self.pages_kept(at))
     }
 

@@ -8,7 +8,7 @@ use super::NaiveAllocator;
 use super::kept::At;
 use super::maps::{Pages, runs};
 use super::owners::first_of;
-use super::room::{OF_A_MOVE, OF_A_PARTING, Room, of_a_block};
+use super::room::{OF_A_MOVE, OF_A_PAGE, Room, of_a_block, of_a_put};
 use super::stage::Fate;
 use crate::pcp::{HOMEBOUND, list_order};
 use crate::testing::kept::Run;
@@ -46,13 +46,13 @@ impl NaiveAllocator {
         while is_all && !room.is_short {
             let piece = PIECE.min(self.behind(at).stage.room());
             let piece = self.pageset(at).lists[HOMEBOUND].len().min(piece) as u64;
-            let piece = room.take(of_a_block(Order(0)), piece) as usize;
+            let piece = room.fits(OF_A_PAGE, piece) as usize;
             let pages = self.pop_cold(at, HOMEBOUND, piece);
             if pages.is_empty() {
                 is_all = self.pageset(at).lists[HOMEBOUND].is_empty();
                 break;
             }
-            self.put_each(at, &pages);
+            room.charge(self.put_each(at, &pages));
         }
         let mut gathered = Gathered { is_all, of_nobody: 0, of_others: 0 };
         let mut stage = core::mem::take(&mut self.behind(at).stage);
@@ -60,14 +60,14 @@ impl NaiveAllocator {
             let count = pages.len() as u64;
             match self.zones[at.zone].owners.of(first) {
                 Some(owner) if owner == at.cpu => {
-                    if !room.take_one(OF_A_MOVE) {
+                    if !room.take(1 + of_a_put(count)) {
                         return Fate::Stop;
                     }
                     self.put(at, &pages);
                     return Fate::Gone;
                 }
                 Some(_) => gathered.of_others += count,
-                None if count == 512 && !room.take_one(OF_A_MOVE) => return Fate::Stop,
+                None if count == 512 && !room.take(OF_A_MOVE) => return Fate::Stop,
                 None if count == 512 && self.adopt_whole(at, first) => return Fate::Gone,
                 None => gathered.of_nobody += count,
             }
@@ -92,9 +92,11 @@ impl NaiveAllocator {
     fn receive(&mut self, at: At, mut runs: Vec<Run>, room: &mut Room) -> bool {
         while !runs.is_empty()
             && self.behind(at).stage.room() > 0
-            && room.take_one(OF_A_MOVE)
+            && room.has(OF_A_MOVE)
             && let Some((first, pages)) = runs.pop()
         {
+            let is_own = self.zones[at.zone].owners.of(first) == Some(at.cpu);
+            room.charge(1 + if is_own { of_a_put(pages) } else { 1 });
             self.put_or_keep(at, first, pages);
         }
         self.behind(at).waiting = runs;
@@ -124,9 +126,10 @@ impl NaiveAllocator {
         has_room
     }
 
-    /// Puts single pages where they belong; those that adjoin each other, in either direction, together.
-    fn put_each(&mut self, at: At, pages: &[Pfn]) {
-        let mut rest = pages;
+    /// Puts single pages of a list where they belong; those that adjoin each other, in either direction, together. Returns what
+    /// that is worth.
+    fn put_each(&mut self, at: At, pages: &[Pfn]) -> u64 {
+        let (mut rest, mut operations) = (pages, pages.len() as u64);
         while let Some(&first) = rest.first() {
             let up = adjoining(rest, |at| Some(first.0 + at));
             let down = adjoining(rest, |at| first.0.checked_sub(at));
@@ -134,9 +137,13 @@ impl NaiveAllocator {
             let lowest = first.min(rest[count - 1]);
             if count > 1 || !self.behind(at).stage.add(lowest, 1) {
                 self.put_or_keep(at, lowest, count as u64);
+                operations += of_a_put((count as u64).min(2).max(count as u64 / 64 + 1));
+            } else {
+                operations += 1;
             }
             rest = &rest[count..];
         }
+        operations
     }
 
     /// Puts a block where it belongs.
@@ -157,15 +164,16 @@ impl NaiveAllocator {
         let order = list_order(list);
         loop {
             let more = self.pageset(at).lists[list].len().saturating_sub(most);
-            let piece = room.take(of_a_block(order), more.min(PIECE) as u64) as usize;
+            let piece = room.fits(of_a_block(order), more.min(PIECE) as u64) as usize;
             let blocks = self.pop_cold(at, list, piece);
             if blocks.is_empty() {
                 return;
             }
             if order == Order(0) {
-                self.put_each(at, &blocks);
+                room.charge(self.put_each(at, &blocks));
             } else {
                 blocks.iter().for_each(|&pfn| self.put_block(at, pfn, order));
+                room.charge(of_a_block(order) * blocks.len() as u64);
             }
         }
     }
@@ -189,7 +197,7 @@ impl NaiveAllocator {
                 if known.is_none() {
                     parcels.push((owner, vec![]));
                 }
-                let fitting = room.take(OF_A_PARTING, pages.len() as u64) as usize;
+                let fitting = room.take_steps(pages.len() as u64) as usize;
                 let sent: Pages = pages.iter().take(fitting).copied().collect();
                 let rest: Pages = pages.difference(&sent).copied().collect();
                 let sent = runs(&sent).into_iter().map(|(at, end)| (Pfn(at), end - at));
