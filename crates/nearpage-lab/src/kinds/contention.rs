@@ -407,7 +407,7 @@ fn compare(
             // They pass with all that is free in them: operations are bounded.
             PageblockOwners::CpusWithMaps => {
                 let found = counts.most_operations;
-                let what = format!("{name}: operations in a hold of a zone's lock, at most 256");
+                let what = format!("{name}: operations in a hold of a lock, at most 256");
                 report.hold(what, found as f64, found <= 256);
                 let is_today = |other: &Variant| other.model.name == Model::LINUX_6_18.name;
                 let today = models.iter().position(is_today).map(|today| &outcomes[today]);

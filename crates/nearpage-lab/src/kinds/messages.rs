@@ -37,7 +37,7 @@ pub(super) struct PageCounts {
     pub(super) from_zone: u64,
     /// In one hold of a zone's lock, ever.
     pub(super) most_pages_per_hold: u64,
-    /// Operations in one hold of a zone's lock, ever.
+    /// Operations in one hold of a zone's lock or of another CPU's pagesets, ever.
     pub(super) most_operations: u64,
     /// In pagesets now.
     pub(super) cached_pages: u64,
@@ -56,7 +56,9 @@ impl PageCounts {
             }
         }
         let holds = sim.allocator.zones().iter().map(|zone| zone.holds().most_pages.0);
-        let operations = sim.allocator.zones().iter().map(|zone| zone.work().most_operations);
+        let zones = sim.allocator.zones().iter().map(|zone| zone.work());
+        let taken = sim.allocator.cpus().map(|(cpu, ..)| sim.allocator.taken_by_others(cpu));
+        let operations = zones.chain(taken).map(|work| work.most_operations);
         counts.most_operations = operations.max().unwrap_or(0);
         Self { most_pages_per_hold: holds.max().unwrap_or(0), ..counts }
     }

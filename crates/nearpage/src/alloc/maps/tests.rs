@@ -177,7 +177,7 @@ fn who_may_have_nothing_for_min_is_not_counted_as_sent_away_by_a_limit() {
 
 #[test]
 fn no_hold_from_outside_is_long() {
-    let load = |take_back: &dyn Fn(&PageAllocator<'_, PlainPlatform>)| {
+    let load = |freer: CpuId, take_back: &dyn Fn(&PageAllocator<'_, PlainPlatform>)| {
         let config = Config { model: Model::NEARPAGE, ..Config::default() };
         TestMachine::new().node(0, 1 << 20, &[0, 1]).config(config).run(|allocator| {
             // Lists of all types and orders are full, and so is that of pages on their way home.
@@ -190,13 +190,16 @@ fn no_hold_from_outside_is_long() {
                     held.extend(blocks.map(|(block, order)| (block.unwrap(), order)));
                 }
             }
+            // What another CPU frees is in the inbox.
+            allocator.platform().run_on(freer);
             for (at, &(block, order)) in held.iter().enumerate() {
                 now += u64::from(at % 100 == 0) << 20;
                 allocator.platform().set_now_ns(now);
                 allocator.free(block, order).unwrap();
             }
-            let blocks = allocator.pagesets(CpuId(0)).unwrap()[0].blocks();
-            assert!(blocks > 512, "{blocks}");
+            let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
+            let (blocks, pages) = (pageset.blocks(), pageset.count().0);
+            assert!(blocks > 512 || freer == CpuId(1) && pages > 8192, "{blocks}, {pages}");
             allocator.platform().run_on(CpuId(1));
             take_back(allocator);
             allocator.check().unwrap();
@@ -205,14 +208,16 @@ fn no_hold_from_outside_is_long() {
             assert!(most_of_a_hold(allocator) <= 256, "{}", most_of_a_hold(allocator));
         });
     };
-    load(&|allocator| {
-        allocator.drain_all().unwrap();
-        assert_eq!(allocator.check().unwrap().cached, PageCount(0));
-    });
-    load(&|allocator| {
-        allocator.decay_cpu(CpuId(0)).unwrap();
-        allocator.decay_cpu(CpuId(0)).unwrap();
-    });
+    for freer in [0, 1].map(CpuId) {
+        load(freer, &|allocator| {
+            allocator.drain_all().unwrap();
+            assert_eq!(allocator.check().unwrap().cached, PageCount(0));
+        });
+        load(freer, &|allocator| {
+            allocator.decay_cpu(CpuId(0)).unwrap();
+            allocator.decay_cpu(CpuId(0)).unwrap();
+        });
+    }
 }
 
 #[test]
