@@ -119,12 +119,23 @@ impl Cell16 for AtomicU16 {
     }
 }
 
-/// A 64-bit word that threads share, as [`Cell32`], to count with.
+/// A 64-bit word that threads share, as [`Cell32`].
 pub trait Cell64 {
     /// The value now.
     fn load(&self, order: Ordering) -> u64;
-    /// Adds `n`, wrapping.
-    fn add(&self, n: u64, order: Ordering);
+    /// Puts `new` in the place of `current`, or returns what was there instead.
+    ///
+    /// # Errors
+    /// What was there, if it was not `current`.
+    fn replace(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64>;
+    /// Puts `new` in the place of what was there, and returns that.
+    fn swap(&self, new: u64, order: Ordering) -> u64;
 }
 
 impl Cell64 for AtomicU64 {
@@ -134,8 +145,19 @@ impl Cell64 for AtomicU64 {
     }
 
     #[inline(always)]
-    fn add(&self, n: u64, order: Ordering) {
-        self.fetch_add(n, order);
+    fn replace(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.compare_exchange(current, new, success, failure)
+    }
+
+    #[inline(always)]
+    fn swap(&self, new: u64, order: Ordering) -> u64 {
+        self.swap(new, order)
     }
 }
 

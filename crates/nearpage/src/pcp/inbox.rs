@@ -1,83 +1,90 @@
 //! The inbox of a CPU that owns pageblocks: runs of pages that other CPUs freed. Anybody adds, one takes all.
 //!
-//! Runs are linked through their first frames; the inbox has two words: where the first run is, and how much it is about.
+//! Runs are linked through their first frames. The inbox is one word:
+//!
+//! ```text
+//! bit 0-31 the first frame of the run that came last, or NO_FRAME   32-63 pages of all runs
+//! ```
 
 use crate::frame::NO_FRAME;
-use crate::sync::{Cell32, Cell64, Ordering, point};
+use crate::sync::{Cell64, Ordering, point};
 
-const USES_SHIFT: u32 = 32;
-const PAGES: u64 = u32::MAX as u64;
-
-/// The two words.
+/// The inbox.
 #[derive(Debug)]
-pub struct Inbox<'a, W, C> {
-    /// The first frame of the run that came last, or [`NO_FRAME`].
-    head: &'a W,
-    /// Pages, about so many while somebody adds, with those that were taken and have not gone on; and in the upper half, how
-    /// often that was written.
-    work: &'a C,
+pub struct Inbox<'a, W> {
+    word: &'a W,
 }
 
-impl<'a, W: Cell32, C: Cell64> Inbox<'a, W, C> {
-    /// The inbox of these words.
+/// Runs: the first frame of the first, or [`NO_FRAME`], and their pages.
+type Runs = (u32, u32);
+
+#[inline]
+const fn runs_of(word: u64) -> Runs {
+    (word as u32, (word >> 32) as u32)
+}
+
+#[inline]
+const fn word_of((first, pages): Runs) -> u64 {
+    first as u64 | (pages as u64) << 32
+}
+
+impl<'a, W: Cell64> Inbox<'a, W> {
+    /// The word of an empty inbox.
+    pub const EMPTY: u64 = word_of((NO_FRAME, 0));
+
+    /// The inbox of this word.
     #[inline]
-    pub fn new(head: &'a W, work: &'a C) -> Self {
-        Self { head, work }
+    pub fn new(word: &'a W) -> Self {
+        Self { word }
+    }
+
+    /// What is here now.
+    #[inline]
+    fn look(&self) -> Runs {
+        runs_of(self.word.load(Ordering::Relaxed))
+    }
+
+    /// The first frame of the first run, or [`NO_FRAME`]. Only while nobody uses the inbox are its links for others.
+    pub fn first(&self) -> u32 {
+        self.look().0
     }
 
     /// Pages here.
     #[inline]
-    pub fn pages(&self) -> u64 {
-        self.work.load(Ordering::Relaxed) & PAGES
+    pub fn pages(&self) -> u32 {
+        self.look().1
     }
 
-    /// How often somebody added, or took some.
-    #[inline]
-    pub fn uses(&self) -> u32 {
-        (self.work.load(Ordering::Relaxed) >> USES_SHIFT) as u32
-    }
-
-    /// Whether there may be something.
+    /// Whether there is something.
     #[inline]
     pub fn has_some(&self) -> bool {
-        self.head.load(Ordering::Relaxed) != NO_FRAME
+        self.first() != NO_FRAME
     }
 
     /// Adds a chain of runs that begins at frame `first`: `link` links the first frame of its last run to what was there.
     pub fn send(&self, first: u32, pages: u32, link: impl Fn(u32)) {
         point();
-        // Before the runs are there: who takes them subtracts no more than was added.
-        self.work.add((1 << USES_SHIFT) + u64::from(pages), Ordering::Relaxed);
-        let mut head = self.head.load(Ordering::Relaxed);
+        let mut before = self.word.load(Ordering::Relaxed);
         loop {
-            link(head);
+            let (next, more) = runs_of(before);
+            link(next);
             point();
-            // Releases the links, what was written to the pages, and the count; `take` acquires them.
-            match self.head.replace(head, first, Ordering::Release, Ordering::Relaxed) {
+            let after = word_of((first, more + pages));
+            // Releases the links, and what was written to the pages; `take` acquires them.
+            match self.word.replace(before, after, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
-                Err(now) => head = now,
+                Err(now) => before = now,
             }
         }
     }
 
-    /// Takes all runs: answers the first one. Their pages are counted here until [`note_gone`](Self::note_gone). For one at a
-    /// time.
-    pub fn take(&self) -> u32 {
+    /// Takes all runs. For one at a time.
+    pub fn take(&self) -> Runs {
         if !self.has_some() {
-            return NO_FRAME;
+            return (NO_FRAME, 0);
         }
         point();
         // Pairs with the exchange in `send`.
-        self.head.swap(NO_FRAME, Ordering::Acquire)
-    }
-
-    /// Notes that pages that were taken have gone on.
-    pub fn note_gone(&self, pages: u32) {
-        self.work.add((1 << USES_SHIFT) - u64::from(pages), Ordering::Relaxed);
-    }
-
-    /// Notes that pages wait beside those that were taken.
-    pub fn note_waiting(&self, pages: u32) {
-        self.work.add((1 << USES_SHIFT) + u64::from(pages), Ordering::Relaxed);
+        runs_of(self.word.swap(Self::EMPTY, Ordering::Acquire))
     }
 }

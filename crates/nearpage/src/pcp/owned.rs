@@ -37,13 +37,13 @@ const LEAST_UNIT: u64 = 16;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct OwnedPageblocks {
-    /// The other word of [`Inbox`].
-    inbox_work: AtomicU64,
+    /// The word of an [`Inbox`].
+    inbox: AtomicU64,
     /// The first frame of the pageblock that was listed last, or [`NO_FRAME`].
     heads: [[AtomicU32; CLASSES]; TYPES],
     free: AtomicU32,
-    /// One word of [`Inbox`].
-    inbox: AtomicU32,
+    /// How often somebody added to the inbox or took all, as far as that was received.
+    inbox_uses: AtomicU32,
     /// What [`super::swing`] keeps: how many pages there may be, and when the zone was visited last.
     size: AtomicU32,
     visited: AtomicU32,
@@ -70,9 +70,8 @@ pub(crate) struct Owned<'m> {
     pub(crate) pageblocks: OwnedPageblocks,
     /// Pages on their way to who has their pageblocks.
     stage: Stage<'m>,
-    /// Runs that have no room there, or were received and not looked at yet: the first frame of the first, or [`NO_FRAME`]. The
-    /// inbox counts their pages.
-    waiting: AtomicU32,
+    /// Runs that have no room there, or were received and not looked at yet.
+    waiting: Runs,
     /// Pages that were freed so far past the lists, by whatever CPU.
     sent_pages: AtomicU64,
 }
@@ -84,9 +83,18 @@ pub(crate) struct Staged {
     pub(crate) of_others: u32,
 }
 
+/// A chain of runs, kept.
+#[derive(Debug)]
+struct Runs {
+    /// The first frame of the first, or [`NO_FRAME`].
+    first: AtomicU32,
+    pages: AtomicU32,
+}
+
 impl<'m> Owned<'m> {
     pub(crate) fn new(stage: Stage<'m>) -> Self {
-        let (pageblocks, waiting) = (OwnedPageblocks::new(), AtomicU32::new(NO_FRAME));
+        let waiting = Runs { first: AtomicU32::new(NO_FRAME), pages: AtomicU32::new(0) };
+        let pageblocks = OwnedPageblocks::new();
         Self { pageblocks, stage, waiting, sent_pages: AtomicU64::new(0) }
     }
 
@@ -114,8 +122,9 @@ impl<'m> Owned<'m> {
         each: &mut dyn FnMut(u32, u32),
     ) {
         self.stage.for_each(each);
-        for head in [&self.waiting, &self.pageblocks.inbox] {
-            let mut chain = Chain::starting_at(head.load(Ordering::Relaxed));
+        let waiting = self.waiting.first.load(Ordering::Relaxed);
+        for first in [waiting, self.pageblocks.inbox().first()] {
+            let mut chain = Chain::of((first, 0));
             while let Some((first, pages)) = chain.pop(frames) {
                 each(first, pages);
             }
@@ -124,7 +133,9 @@ impl<'m> Owned<'m> {
 
     /// Pages on their way, but for those on the pageset's list.
     pub(crate) fn homebound_pages(&self) -> PageCount {
-        PageCount(u64::from(self.stage.pages()) + self.pageblocks.inbox().pages())
+        let waiting = self.waiting.pages.load(Ordering::Relaxed);
+        let pages = [self.stage.pages(), waiting, self.pageblocks.inbox().pages()];
+        PageCount(pages.into_iter().map(u64::from).sum())
     }
 
     /// Pages that were freed so far past the lists, by whatever CPU.
@@ -134,7 +145,7 @@ impl<'m> Owned<'m> {
 
     /// Whether there may be something in the inbox, or something that came from there waits.
     pub(crate) fn has_received(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != NO_FRAME || self.pageblocks.inbox().has_some()
+        self.waiting.first.load(Ordering::Relaxed) != NO_FRAME || self.pageblocks.inbox().has_some()
     }
 
     /// Notes such pages.
@@ -150,12 +161,12 @@ impl<'m> Owned<'m> {
 
 impl OwnedPageblocks {
     pub(crate) fn new() -> Self {
-        let [free, size, visited] = [const { AtomicU32::new(0) }; 3];
+        let [free, inbox_uses, size, visited] = [const { AtomicU32::new(0) }; 4];
         Self {
-            inbox_work: AtomicU64::new(0),
+            inbox: AtomicU64::new(Inbox::<AtomicU64>::EMPTY),
             heads: [const { [const { AtomicU32::new(NO_FRAME) }; CLASSES] }; TYPES],
             free,
-            inbox: AtomicU32::new(NO_FRAME),
+            inbox_uses,
             size,
             visited,
             least: AtomicU16::new(0),
@@ -185,13 +196,13 @@ impl OwnedPageblocks {
         PageCount(self.free.load(Ordering::Relaxed).into())
     }
 
-    fn inbox(&self) -> Inbox<'_, AtomicU32, AtomicU64> {
-        Inbox::new(&self.inbox, &self.inbox_work)
+    fn inbox(&self) -> Inbox<'_, AtomicU64> {
+        Inbox::new(&self.inbox)
     }
 
-    /// How often somebody added to the inbox, or took some.
+    /// How often somebody added to the inbox or took all: an exchange of a word each. What was added counts once it was received.
     pub(crate) fn inbox_uses(&self) -> u32 {
-        self.inbox().uses()
+        self.inbox_uses.load(Ordering::Relaxed)
     }
 
     /// Notes how many pages there are in all, if they are the fewest since [`take_least`](Self::take_least).
@@ -218,6 +229,7 @@ impl OwnedPageblocks {
     /// Adds runs of pages that were freed elsewhere. Anybody may.
     pub(crate) fn send(&self, frames: &ZoneFrames<'_>, sent: Chain) {
         let last = frames.frame(sent.last);
+        sent.mark(frames);
         self.inbox().send(sent.first, sent.pages(), |next| last.set_next(next));
     }
 

@@ -155,22 +155,80 @@ impl Cell16 for Torn16 {
     }
 }
 
-/// A count that does what it should.
-pub struct Count(AtomicU64);
+/// A cell of 64 bits that does what it should.
+pub struct Honest64(AtomicU64);
 
-impl Count {
-    pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+impl From<u64> for Honest64 {
+    fn from(value: u64) -> Self {
+        Self(AtomicU64::new(value))
     }
 }
 
-impl Cell64 for Count {
+impl Cell64 for Honest64 {
+    /// Loom lets others come between where a word is exchanged, and not where it is only read: so this is an exchange.
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.fetch_or(0, order)
+    }
+
+    fn replace(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+
+    fn swap(&self, new: u64, order: Ordering) -> u64 {
+        self.0.swap(new, order)
+    }
+}
+
+/// A canary: neither acquires nor releases.
+pub struct Relaxed64(Honest64);
+
+impl From<u64> for Relaxed64 {
+    fn from(value: u64) -> Self {
+        Self(value.into())
+    }
+}
+
+impl Cell64 for Relaxed64 {
     fn load(&self, order: Ordering) -> u64 {
         self.0.load(order)
     }
 
-    fn add(&self, n: u64, order: Ordering) {
-        self.0.fetch_add(n, order);
+    fn replace(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+        self.0.replace(current, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    fn swap(&self, new: u64, _: Ordering) -> u64 {
+        self.0.swap(new, Ordering::Relaxed)
+    }
+}
+
+/// A canary: an exchange that takes no notice of what was there.
+pub struct Overwriting64(Honest64);
+
+impl From<u64> for Overwriting64 {
+    fn from(value: u64) -> Self {
+        Self(value.into())
+    }
+}
+
+impl Cell64 for Overwriting64 {
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    fn replace(&self, current: u64, new: u64, success: Ordering, _: Ordering) -> Result<u64, u64> {
+        self.0.swap(new, success);
+        Ok(current)
+    }
+
+    fn swap(&self, new: u64, order: Ordering) -> u64 {
+        self.0.swap(new, order)
     }
 }
 

@@ -85,7 +85,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         mut chain: Chain,
         room: &mut Room,
     ) -> bool {
-        let (frames, mut gone) = (pageset.frames(), 0);
+        let frames = pageset.frames();
         while !chain.is_empty()
             && hold.stage().room() > 0
             && room.has(OF_A_MOVE)
@@ -96,10 +96,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let is_own = frames.free_in_pageblock(number).owner() == Some(cpu);
             room.charge(OF_A_STEP + if is_own { of_a_put(pages) } else { OF_A_STEP });
             hold.put_or_keep(frames, cpu, number, pages);
-            gone += pages;
         }
         hold.leave_waiting(chain);
-        hold.note_gone(gone);
+        hold.note_uses(chain.sent());
         chain.is_empty()
     }
 

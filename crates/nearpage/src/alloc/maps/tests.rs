@@ -206,7 +206,7 @@ fn no_hold_from_outside_is_long() {
             take_back(allocator);
             allocator.check().unwrap();
             let taken = allocator.taken_by_others(CpuId(0));
-            assert!(taken.holds > 1 && taken.operations > 256, "{taken:?}");
+            assert!(taken.holds > 1 && taken.operations >= 256, "{taken:?}");
             assert!(most_of_a_hold(allocator) <= 256, "{}", most_of_a_hold(allocator));
         });
     };

@@ -1,7 +1,7 @@
 //! Pages on their way to who has their pageblocks: the stage, what waits, and the inbox.
 
 use super::{Chain, Hold, Owned, PAGES, Staged};
-use crate::frame::{NO_FRAME, ZoneFrames};
+use crate::frame::ZoneFrames;
 use crate::host::Access;
 use crate::pcp::passing::Passing;
 use crate::pcp::stage::{Fate, Stage};
@@ -39,10 +39,9 @@ impl Hold<'_> {
         if self.0.stage.add(number, pages) {
             return true;
         }
-        let mut waiting = Chain::starting_at(self.0.waiting.load(Ordering::Relaxed));
+        let mut waiting = self.take_waiting();
         waiting.push(frames, number, pages);
         self.leave_waiting(waiting);
-        self.0.pageblocks.inbox().note_waiting(pages);
         false
     }
 
@@ -100,28 +99,33 @@ impl Hold<'_> {
         may_own
     }
 
-    /// Takes all runs that wait. Those that do not go on are [left waiting](Self::leave_waiting), the others' pages
-    /// [noted](Self::note_gone).
+    /// Takes all runs that wait. Those that do not go on are [left waiting](Self::leave_waiting).
     pub(crate) fn take_waiting(&self) -> Chain {
-        let first = self.0.waiting.load(Ordering::Relaxed);
-        self.0.waiting.store(NO_FRAME, Ordering::Relaxed);
-        Chain::starting_at(first)
+        let waiting = &self.0.waiting;
+        let runs = Chain::of((
+            waiting.first.load(Ordering::Relaxed),
+            waiting.pages.load(Ordering::Relaxed),
+        ));
+        self.leave_waiting(Chain::NONE);
+        runs
     }
 
     /// The same, of all runs in the inbox.
     pub(crate) fn take_inbox(&self) -> Chain {
-        Chain::starting_at(self.0.pageblocks.inbox().take())
+        let runs = Chain::of(self.0.pageblocks.inbox().take());
+        self.note_uses(u32::from(!runs.is_empty()));
+        runs
     }
 
-    /// Runs wait. No others do.
+    /// Leaves runs waiting. No others do.
     pub(crate) fn leave_waiting(&self, runs: Chain) {
-        self.0.waiting.store(runs.first, Ordering::Relaxed);
+        self.0.waiting.first.store(runs.first, Ordering::Relaxed);
+        self.0.waiting.pages.store(runs.pages(), Ordering::Relaxed);
     }
 
-    /// Notes that so many pages of what waited or was in the inbox have gone on.
-    pub(crate) fn note_gone(&self, pages: u32) {
-        if pages > 0 {
-            self.0.pageblocks.inbox().note_gone(pages);
-        }
+    /// Notes uses of the inbox.
+    pub(crate) fn note_uses(&self, uses: u32) {
+        let count = &self.0.pageblocks.inbox_uses;
+        count.store(count.load(Ordering::Relaxed).wrapping_add(uses), Ordering::Relaxed);
     }
 }
