@@ -6,7 +6,10 @@
 
 mod asserts;
 mod build;
+mod firmware;
 mod machines;
+mod names;
+mod suites;
 
 use std::fs;
 use std::path::{Path, PathBuf};
