@@ -64,6 +64,18 @@ security updates. A kernel is looked for in /boot and, with --kernels DIR, in DI
 with glibc (package libc6-dev), which does not tell it of its restartable sequences: its pagesets are under locks there. The
 suites are linked as they are here, and their libraries go with them: they run on both storages.
 
+What must hold on each machine is asserted, and printed as a list:
+  topo        the machine's nodes, CPUs, distances and fallback orders; which node is which says the firmware (SRAT)
+  placement   all pages are on the node asked for (topo --verify-placement)
+  verify      every field of zoneinfo that follows from sizes
+  doctor      nothing is unreadable
+  threads, memory, slab
+              the host's suites: each test that xtask/src/guest/names.rs lists ran and passed, by its name, and none was skipped
+  bench       it ends
+  plugged     on the machine of this name: memory comes while the stress of the suite threads runs, on its node, and goes; a CPU
+              goes and comes; placement at each step
+With --short, nothing of suites and bench.
+
 Example:
   cargo xtask guest --all --kernels /tmp/kernels";
 

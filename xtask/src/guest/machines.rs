@@ -21,10 +21,22 @@ pub struct Machine {
     pub suites: &'static [Part],
 }
 
-/// All suites, as far as they fit an emulated machine.
+/// All suites, as far as they fit emulated machines.
 const ALL_SUITES: &[Part] = &[Part::whole(&THREADS), Part::whole(&MEMORY), Part::whole(&SLAB)];
+/// On eight CPUs, which take turns.
+const ON_EIGHT_CPUS: &[Part] = &[
+    Part::whole(&THREADS),
+    Part {
+        without: &[(
+            "reserve::the_rules_of_0_1_miss_the_min_mark_in_all_storages",
+            "its one thread must stay on a CPU to see what these rules miss, and is moved here",
+        )],
+        ..Part::whole(&MEMORY)
+    },
+    Part::whole(&SLAB),
+];
 /// Runs while memory and a CPU come and go.
-pub const BESIDE: Part = Part { name: "beside", suite: &THREADS, modules: &["stress"] };
+pub const BESIDE: Part = Part { name: "beside", modules: &["stress"], ..Part::whole(&THREADS) };
 
 /// All machines.
 pub const MACHINES: [Machine; 4] = [
@@ -47,7 +59,7 @@ pub const MACHINES: [Machine; 4] = [
         nodes: &[(1024, 1), (0, 1), (0, 1), (0, 1), (768, 1), (0, 1), (0, 1), (0, 1)],
         distances: &[],
         plugged: None,
-        suites: ALL_SUITES,
+        suites: ON_EIGHT_CPUS,
     },
     Machine {
         name: "plugged",
@@ -128,6 +140,9 @@ mod tests {
     fn machines_are_topologies() {
         for machine in &MACHINES {
             assert!(machine.topology().is_ok(), "{}", machine.name);
+            for part in machine.suites {
+                assert!(part.without.iter().all(|(test, why)| part.suite.has(test) && *why != ""));
+            }
             assert!(machine.orders(true).starts_with("port "));
         }
     }

@@ -55,6 +55,7 @@ pub const MEMORY: &[&str] = &[
     "fork_load::the_place_of_a_slab_allocator_is_free_in_a_child",
     "hotplug::nothing_is_lost_while_memory_and_cpus_come_and_go",
     "hotplug::two_threads_may_grow_one_node_at_once",
+    "instances::threads_fill_all_instances_and_give_all_back",
     "page_locks::one_thread_at_a_time_has_a_page",
     "page_locks::a_lock_goes_round_many_threads",
     "page_locks::all_readers_are_woken_by_one_unlock",
