@@ -34,7 +34,7 @@ pub struct GuestArgs {
     /// One of the machines: two, asymmetric, 8-of-2, plugged
     #[arg(long, value_name = "NAME", default_value = "two")]
     machine: String,
-    /// All machines, on kernels 6.1 and 6.12: forty minutes
+    /// All machines, on kernels 6.1 and 6.12: more than an hour
     #[arg(long)]
     all: bool,
     /// The short form: the program alone, without the host's test suites
@@ -47,7 +47,7 @@ pub struct GuestArgs {
     #[arg(long, value_name = "DIR")]
     kernels: Option<PathBuf>,
     /// Seconds that a machine may run: it is emulated, and slow
-    #[arg(long, default_value_t = 1800)]
+    #[arg(long, default_value_t = 3600)]
     timeout: u64,
     /// Say in one line what is missing, and succeed
     #[arg(long)]

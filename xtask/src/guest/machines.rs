@@ -79,8 +79,13 @@ impl Machine {
     pub fn topology(&self) -> Result<Topology, RecordError> {
         let nodes = self.nodes.iter().map(|(mem, cpus)| json!({"mem": mem, "cpus": cpus}));
         let distances = (!self.distances.is_empty()).then_some(self.distances);
-        let text = json!({"nodes": nodes.collect::<Vec<_>>(), "distances": distances}).to_string();
-        Topology::parse(&text)
+        // An emulator that gets no time for some milliseconds would have the kernel think that it has no timer.
+        let text = json!({
+            "nodes": nodes.collect::<Vec<_>>(),
+            "distances": distances,
+            "cmdline": "no_timer_check",
+        });
+        Topology::parse(&text.to_string())
             .map_err(|problem| RecordError::Topology { path: self.name.into(), problem })
     }
 
@@ -141,7 +146,9 @@ mod tests {
         for machine in &MACHINES {
             assert!(machine.topology().is_ok(), "{}", machine.name);
             for part in machine.suites {
-                assert!(part.without.iter().all(|(test, why)| part.suite.has(test) && *why != ""));
+                assert!(
+                    part.without.iter().all(|(test, why)| part.suite.has(test) && !why.is_empty())
+                );
             }
             assert!(machine.orders(true).starts_with("port "));
         }
