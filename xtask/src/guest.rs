@@ -6,7 +6,10 @@
 
 mod asserts;
 mod build;
+mod firmware;
 mod machines;
+mod names;
+mod suites;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +34,7 @@ pub struct GuestArgs {
     /// One of the machines: two, asymmetric, 8-of-2, plugged
     #[arg(long, value_name = "NAME", default_value = "two")]
     machine: String,
-    /// All machines, on kernels 6.1 and 6.12: forty minutes
+    /// All machines, on kernels 6.1 and 6.12: more than an hour
     #[arg(long)]
     all: bool,
     /// The short form: the program alone, without the host's test suites
@@ -44,7 +47,7 @@ pub struct GuestArgs {
     #[arg(long, value_name = "DIR")]
     kernels: Option<PathBuf>,
     /// Seconds that a machine may run: it is emulated, and slow
-    #[arg(long, default_value_t = 1800)]
+    #[arg(long, default_value_t = 3600)]
     timeout: u64,
     /// Say in one line what is missing, and succeed
     #[arg(long)]
@@ -60,6 +63,18 @@ linux-image-VERSION-amd64-unsigned` and unpacked by `dpkg -x`. On Debian 12, 6.1
 security updates. A kernel is looked for in /boot and, with --kernels DIR, in DIR/boot and DIR. The program is linked static
 with glibc (package libc6-dev), which does not tell it of its restartable sequences: its pagesets are under locks there. The
 suites are linked as they are here, and their libraries go with them: they run on both storages.
+
+What must hold on each machine is asserted, and printed as a list:
+  topo        the machine's nodes, CPUs, distances and fallback orders; which node is which says the firmware (SRAT)
+  placement   all pages are on the node asked for (topo --verify-placement)
+  verify      every field of zoneinfo that follows from sizes
+  doctor      nothing is unreadable
+  threads, memory, slab
+              the host's suites: each test that xtask/src/guest/names.rs lists ran and passed, by its name, and none was skipped
+  bench       it ends
+  plugged     on the machine of this name: memory comes while the stress of the suite threads runs, on its node, and goes; a CPU
+              goes and comes; placement at each step
+With --short, nothing of suites and bench.
 
 Example:
   cargo xtask guest --all --kernels /tmp/kernels";

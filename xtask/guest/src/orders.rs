@@ -8,6 +8,7 @@
 //! | `keep KEY`, `restore KEY` | remembers a setting; writes what was remembered |
 //! | `rewrite KEY` | writes what a setting is |
 //! | `machine` | sends what does not change, and the log |
+//! | `send NAME FILE` | sends a file of the machine |
 //! | `load FILE` | runs a load |
 //! | `record NAME FILE` | records a load as a bundle of this name, and sends it |
 //! | `run NAME PROGRAM WORDS…` | runs a program, whose variables may stand before it (`KEY=VALUE`), and sends how it ended and what it printed |
@@ -95,6 +96,7 @@ fn carry_out_one(line: &str, port: &mut Port, kept: &mut Kept) -> Done {
             send_machine(port)?;
             port.send("dmesg/raw", &log()?)?;
         }
+        ("send", Some((name, file))) => port.send(name, &fs::read(file)?)?,
         ("load", _) => succeed(Command::new(ITSELF).args(["load", rest]))?,
         ("record", Some((name, file))) => {
             let bundle = format!("{SCRATCH}/{name}.tar.zst");

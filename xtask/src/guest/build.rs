@@ -8,14 +8,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::GuestError;
+use super::suites::SUITES;
 use crate::record::RecordError;
 use crate::record::initramfs::File;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The loader that the psABI of x86-64 names.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
-/// The host's test suites.
-const SUITES: [&str; 3] = ["memory", "slab", "threads"];
 
 /// How programs are linked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,12 +55,12 @@ impl Programs {
             }
         }
         if with_suites {
-            let suites = SUITES.map(|suite| format!("--test={suite}"));
+            let suites = SUITES.map(|suite| format!("--test={}", suite.name));
             let mut words = vec!["test", "--no-run", "--package", "nearpage-linux"];
             words.extend(suites.iter().map(String::as_str));
             let mut libraries = BTreeSet::new();
             for (name, path) in cargo(&words, Linked::Dynamic)? {
-                if SUITES.contains(&name.as_str()) {
+                if SUITES.iter().any(|suite| suite.name == name) {
                     add(&name, &path)?;
                     libraries.extend(libraries_of(&path)?);
                 }
@@ -71,8 +70,8 @@ impl Programs {
             }
         }
         let has = |name: &str| programs.iter().any(|(there, _)| there == name);
-        let suites = if with_suites { &SUITES[..] } else { &[] };
-        match ["init", "nearpage"].iter().chain(suites).find(|name| !has(name)) {
+        let suites = SUITES.iter().map(|suite| suite.name).filter(|_| with_suites);
+        match ["init", "nearpage"].into_iter().chain(suites).find(|name| !has(name)) {
             Some(name) => Err(GuestError::NotBuilt(format!("cargo built no {name}"))),
             None => Ok(Programs(programs)),
         }

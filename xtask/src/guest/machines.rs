@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
+use super::suites::{MEMORY, Part, SLAB, THREADS};
 use crate::record::RecordError;
 use crate::record::topology::Topology;
 
-/// A machine. Its nodes differ in memory or CPUs, so that they are found again whatever numbers the kernel gives them.
+/// A machine.
 pub struct Machine {
     /// Its name.
     pub name: &'static str,
@@ -15,33 +16,27 @@ pub struct Machine {
     pub distances: &'static [&'static [u8]],
     /// Memory in MiB that is plugged in while a process runs, and the node.
     pub plugged: Option<(u32, u32)>,
-    /// Which of the host's test suites run, and with which words.
-    pub suites: &'static [(&'static str, &'static str)],
+    /// What runs of the host's test suites. What they deny or limit is denied and limited there, or they fail
+    /// (`NEARPAGE_OWN_MACHINE`).
+    pub suites: &'static [Part],
 }
 
-/// All suites, as far as they fit an emulated machine: what is left out asserts times, or has loads of minutes there.
-const ALL_SUITES: &[(&str, &str)] = &[
-    ("threads", "--skip canaries:: --skip broken:: --test-threads=1"),
-    ("memory", "--skip instances:: --test-threads=1"),
-    ("slab", "--test-threads=1"),
+/// All suites, as far as they fit emulated machines.
+const ALL_SUITES: &[Part] = &[Part::whole(&THREADS), Part::whole(&MEMORY), Part::whole(&SLAB)];
+/// On eight CPUs, which take turns.
+const ON_EIGHT_CPUS: &[Part] = &[
+    Part::whole(&THREADS),
+    Part {
+        without: &[(
+            "reserve::the_rules_of_0_1_miss_the_min_mark_in_all_storages",
+            "its one thread must stay on a CPU to see what these rules miss, and is moved here",
+        )],
+        ..Part::whole(&MEMORY)
+    },
+    Part::whole(&SLAB),
 ];
-/// Those of which a machine with eight CPUs that take turns has time for.
-const FEW_SUITES: &[(&str, &str)] = &[
-    ("threads", "conformance --test-threads=1"),
-    ("memory", "bad_input:: cgroup:: sandbox:: --test-threads=1"),
-];
-
-/// Tests of the suite `memory` that run on each machine on which it runs: what they deny or limit is denied and limited there, or
-/// they fail (`NEARPAGE_OWN_MACHINE`).
-pub const IN_MEMORY: [(&str, &str); 7] = [
-    ("cgroup::a_cpuset_that_shrinks", "a cpuset that shrinks"),
-    ("cgroup::a_limit_that_is_met", "a cgroup's limit that is met"),
-    ("sandbox::overcommit_forbidden", "vm.overcommit_memory=2"),
-    ("sandbox::mbind_denied", "mbind denied"),
-    ("sandbox::move_pages_denied", "move_pages denied"),
-    ("sandbox::membarrier_denied", "membarrier denied"),
-    ("sandbox::rseq_denied", "rseq denied"),
-];
+/// Runs while memory and a CPU come and go.
+pub const BESIDE: Part = Part { name: "beside", modules: &["stress"], ..Part::whole(&THREADS) };
 
 /// All machines.
 pub const MACHINES: [Machine; 4] = [
@@ -64,14 +59,14 @@ pub const MACHINES: [Machine; 4] = [
         nodes: &[(1024, 1), (0, 1), (0, 1), (0, 1), (768, 1), (0, 1), (0, 1), (0, 1)],
         distances: &[],
         plugged: None,
-        suites: FEW_SUITES,
+        suites: ON_EIGHT_CPUS,
     },
     Machine {
         name: "plugged",
         nodes: &[(1024, 2), (512, 1)],
         distances: &[&[10, 20], &[20, 10]],
         plugged: Some((512, 1)),
-        suites: &[],
+        suites: ALL_SUITES,
     },
 ];
 
@@ -84,8 +79,13 @@ impl Machine {
     pub fn topology(&self) -> Result<Topology, RecordError> {
         let nodes = self.nodes.iter().map(|(mem, cpus)| json!({"mem": mem, "cpus": cpus}));
         let distances = (!self.distances.is_empty()).then_some(self.distances);
-        let text = json!({"nodes": nodes.collect::<Vec<_>>(), "distances": distances}).to_string();
-        Topology::parse(&text)
+        // An emulator that gets no time for some milliseconds would have the kernel think that it has no timer.
+        let text = json!({
+            "nodes": nodes.collect::<Vec<_>>(),
+            "distances": distances,
+            "cmdline": "no_timer_check",
+        });
+        Topology::parse(&text.to_string())
             .map_err(|problem| RecordError::Topology { path: self.name.into(), problem })
     }
 
@@ -103,20 +103,23 @@ impl Machine {
     pub fn orders(&self, with_suites: bool) -> String {
         let mut orders = vec!["port /dev/ttyS1".to_owned()];
         let mut order = |words: &str| orders.push(words.to_owned());
+        order("send madt /sys/firmware/acpi/tables/APIC");
+        order("send srat /sys/firmware/acpi/tables/SRAT");
+        order("send cpuinfo /proc/cpuinfo");
         order("run topo /nearpage --quiet topo --json");
         order("run placement /nearpage --quiet topo --verify-placement 64M --json");
         order("run verify /nearpage --quiet verify --json /");
         order("run doctor /nearpage --quiet doctor --json");
         if with_suites {
             order("cgroups cpuset memory");
-            for (suite, words) in self.suites {
-                order(&format!("run {suite} NEARPAGE_OWN_MACHINE=1 /{suite} {words}"));
+            for part in self.suites {
+                order(&format!("run {} NEARPAGE_OWN_MACHINE=1 {}", part.name, part.command()));
             }
             order("run bench /nearpage --quiet bench --quick");
         }
         if self.plugged.is_some() {
             if with_suites {
-                order("begin beside /threads stress --test-threads=1");
+                order(&format!("begin {} {}", BESIDE.name, BESIDE.command()));
             }
             order("plug");
             order("run placement-plugged /nearpage --quiet topo --verify-placement 256M --json");
@@ -139,15 +142,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_told_apart_where_it_matters() {
+    fn machines_are_topologies() {
         for machine in &MACHINES {
             assert!(machine.topology().is_ok(), "{}", machine.name);
-            let with_memory: Vec<_> = machine.nodes.iter().filter(|(mib, _)| *mib > 0).collect();
-            for (at, node) in with_memory.iter().enumerate() {
+            for part in machine.suites {
                 assert!(
-                    with_memory[..at].iter().all(|other| other.0 != node.0),
-                    "{}",
-                    machine.name
+                    part.without.iter().all(|(test, why)| part.suite.has(test) && !why.is_empty())
                 );
             }
             assert!(machine.orders(true).starts_with("port "));
