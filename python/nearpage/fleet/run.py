@@ -23,6 +23,7 @@ from .claims import Busy, Heart, take
 from .executors import Executor, InProcess, as_executor
 from .store import Store
 from .study import Study, Task
+from .waiting import Waiting
 
 __all__ = ["LEASE", "run", "work"]
 
@@ -81,7 +82,9 @@ class _Course:
     all: int
     lease: float
     progress: Callable[[int, int], object] | None
-    queue: deque[list[Task]] = field(default_factory=deque)
+    waiting: Waiting = field(default_factory=Waiting)
+    #: Entries of workers that have finished: what one has looked through, it has still.
+    prepared: deque[str] = field(default_factory=deque)
     #: Keys under way when a worker was lost, each to run while nothing else does: so the one that kills workers is found out.
     suspects: deque[Task] = field(default_factory=deque)
     failed: dict[str, str] = field(default_factory=dict)
@@ -114,7 +117,7 @@ class _Course:
         """A worker is no more, or the way to it. Its keys are asked for again."""
         left = [task for task in tasks if task.key in self.tasks]
         if isinstance(error, (ConnectionError, concurrent.futures.CancelledError)):
-            self.queue.append(left)
+            self.waiting.add([left])
             return
         for task in left:
             self.losses[task.key] += 1
@@ -132,8 +135,9 @@ class _Course:
             if now >= due and key in self.tasks:
                 self.busy[key] = (state, since, float("inf"))
                 return [self.tasks[key]]
-        while self.queue:
-            some = [task for task in self.queue.popleft() if task.key in self.tasks]
+        last = self.prepared.popleft() if self.prepared else None
+        while chunk := self.waiting.take(last, (some[0].entry for some in self.under_way.values())):
+            some = [task for task in chunk if task.key in self.tasks]
             if some:
                 return some
         if self.suspects and not self.under_way:
@@ -177,7 +181,7 @@ def run(
         store.files.sweep()
         runner = as_executor(executor)
         with runner:
-            course.queue.extend(_chunks(list(missing.values()), runner, chunk))
+            course.waiting.add(_chunks(list(missing.values()), runner, chunk))
             _drive(store, course, runner)
     results = store.results(study)
     if course.failed:
@@ -196,18 +200,19 @@ def _damaged(store: Store, tasks: list[Task]) -> dict[str, Task]:
 
 
 def _chunks(tasks: list[Task], runner: Executor, chunk: int | None) -> Iterable[list[Task]]:
-    """Keys of one entry and machine, some at once: each time a worker takes another entry, it looks through its trace."""
+    """Keys of one entry, some at once: each time a worker takes another entry, it looks through its trace."""
     if chunk is None:
         chunk = 1 if isinstance(runner, InProcess) else min(_CHUNK, -(-len(tasks) // (8 * runner.workers)))
-    for _, of_entry in itertools.groupby(tasks, key=lambda task: (task.entry, task.what_if)):
+    for _, of_entry in itertools.groupby(tasks, key=lambda task: task.entry):
         together = list(of_entry)
         for at in range(0, len(together), chunk):
             yield together[at : at + chunk]
 
 
 def _drive(store: Store, course: _Course, runner: Executor) -> None:
-    most = 4 * runner.workers
     while course.tasks:
+        # Who has finished takes what is submitted next if all others are at work: so it goes on with the entry that it was at.
+        most = runner.workers if course.waiting.entries() > 1 else 4 * runner.workers
         try:
             _submit(store, course, runner, most)
         except NearpageError:
@@ -225,6 +230,7 @@ def _drive(store: Store, course: _Course, runner: Executor) -> None:
             some = course.under_way.pop(future)
             lost = _why_lost(future)
             if lost is None:
+                course.prepared.append(some[0].entry)
                 course.hear(future.result())
             elif isinstance(lost, (ImportError, AttributeError)):
                 expected = "nearpage with its extra fleet on every worker (pip install 'nearpage[fleet]')"
@@ -246,7 +252,7 @@ def _submit(store: Store, course: _Course, runner: Executor, most: int) -> None:
         try:
             future = runner.submit(work, store, some, course.lease, course.unchanged(some))
         except BaseException:
-            course.queue.appendleft(some)
+            course.waiting.add([some])
             raise
         course.under_way[future] = some
         if isinstance(runner, InProcess):
