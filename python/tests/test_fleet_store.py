@@ -307,6 +307,9 @@ def test_the_command_lists_and_shows(small_store: fleet.Store, capsys: pytest.Ca
     assert "no entry '0000'" in capsys.readouterr().err
     assert cli.main(["ls", "--store", str(tmp_path)]) == 2
     assert "is no store" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as error:
+        cli.main(["--store", small_store.url, "ls"])
+    assert error.value.code == 2 and "--store stands before the command" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     assert "tune" in capsys.readouterr().out

@@ -59,6 +59,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"nearpage-fleet {_nearpage.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    if given and given[0].startswith("--") and given[0] not in ("--help", "--version"):
+        parser.error(f"{given[0]} stands before the command, expected nearpage-fleet COMMAND {given[0]} ...")
 
     def command(name: str, what: str, does: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
