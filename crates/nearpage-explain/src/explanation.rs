@@ -73,7 +73,11 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     );
     say(
         report.zones.iter().any(|zone| zone.reserve.is_empty() && !zone.is_damaged),
-        "a zone's lowmem_reserve is missing: it is taken to be 0",
+        "a zone's lowmem_reserve is missing: whether it gives what would pass without one is not known",
+    );
+    say(
+        report.is_mixed,
+        "lines of another report stand among its own, and the log does not say whose they are (CONFIG_PRINTK_CALLER): figures may be the other's",
     );
     say(
         has_zones && report.kernel.is_none() && report.mode.words.is_none(),

@@ -79,6 +79,7 @@ impl Open {
             victim: None,
             slub,
             unreadable: Vec::new(),
+            is_mixed: false,
         };
         Open {
             report,
@@ -153,6 +154,11 @@ impl Open {
             self.report.zones.iter_mut().rev().take(1).for_each(|zone| zone.is_damaged = true);
         }
         is_own
+    }
+
+    /// Notes that lines of another report stand among its own.
+    pub(crate) fn note_mixed(&mut self) {
+        self.report.is_mixed = true;
     }
 
     fn reach(&mut self, part: Part) -> bool {

@@ -4,9 +4,13 @@
 //! |---|---|
 //! | `dmesg`, a console | `[   12.345678] text`, `[   12.345678][  T123] text`, `<4>[   12.345678] text` |
 //! | `dmesg -T`, `--time-format iso` | `[Tue Nov 25 12:56:11 2025] text`, `2025-11-25T12:56:11,345678+00:00 text` |
+//! | `dmesg -x`, `-d`, `-e` | `kern  :warn  : [   12.345678] text`, `[   12.345678 <    0.000012>] text`, `[Nov25 12:56] text` and `[  +0.000012] text` |
+//! | mail that quotes a log | `> text` |
 //! | syslog, `journalctl` | `Jun 13 04:36:30 host kernel: text`, also with a time of the kernel behind it |
 //! | `journalctl -o export` | `MESSAGE=text` |
 //! | `/dev/kmsg` | `4,339,5140900,-,caller=T123;text` |
+
+use std::borrow::Cow;
 
 /// A line of a log, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +40,8 @@ impl<'a> Line<'a> {
         let rest = match text.as_bytes().first() {
             Some(b'<') => self.priority(text),
             Some(b'[') => self.bracket(text),
+            Some(b'>') => Some(text.trim_start_matches('>')),
+            Some(b'a'..=b'z') => decoded(text),
             Some(b'M') if text.starts_with("MESSAGE=") => Some(&text["MESSAGE=".len()..]),
             Some(b'0'..=b'9') => self.kmsg(text).or_else(|| self.iso(text)),
             _ => None,
@@ -55,13 +61,16 @@ impl<'a> Line<'a> {
     /// A time or a caller. The rows of the table of tasks begin with a number in brackets, without a point.
     fn bracket(&mut self, text: &'a str) -> Option<&'a str> {
         let (inside, rest) = text[1..].split_once(']')?;
-        let inside = inside.trim();
-        let is_seconds = inside.split_once('.').is_some_and(|(a, b)| is_digits(a) && is_digits(b));
+        // `dmesg -d` has the time since the line before behind it.
+        let since = inside.strip_suffix('>').and_then(|inside| inside.rsplit_once('<'));
+        let inside = since.map_or(inside, |(time, _)| time).trim();
+        let seconds = inside.strip_prefix('+').unwrap_or(inside);
+        let is_seconds = seconds.split_once('.').is_some_and(|(a, b)| is_digits(a) && is_digits(b));
         let is_date = inside.len() > 18
             && inside.is_ascii()
             && inside[3..].starts_with(' ')
             && inside.contains(':');
-        if is_seconds || is_date {
+        if is_seconds || is_date || is_short_date(inside) {
             self.time = Some(inside);
         } else if matches!(inside.as_bytes(), [b'T' | b'C', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
         {
@@ -117,6 +126,41 @@ impl<'a> Line<'a> {
     }
 }
 
+/// `kern  :warn  : text`, a facility and a level in words.
+fn decoded(text: &str) -> Option<&str> {
+    const FACILITIES: [&str; 3] = ["kern", "user", "daemon"];
+    const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"];
+    let (facility, rest) = text.split_once(':')?;
+    let (level, rest) = rest.split_once(':')?;
+    (FACILITIES.contains(&facility.trim_end()) && LEVELS.contains(&level.trim_end()))
+        .then_some(rest)
+}
+
+/// `Nov25 12:56`, with a blank in front of a day of one digit.
+fn is_short_date(text: &str) -> bool {
+    let is_like = |(byte, like): (u8, u8)| match like {
+        b'a' => byte.is_ascii_alphabetic(),
+        b'_' => byte.is_ascii_digit() || byte == b' ',
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == like,
+    };
+    const LIKE: &[u8] = b"aaa_0 00:00";
+    text.len() == LIKE.len() && text.bytes().zip(LIKE.iter().copied()).all(is_like)
+}
+
+/// A line without the colours of a terminal and the mark of a file's byte order.
+pub(crate) fn uncoloured(text: &str) -> Cow<'_, str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    if first.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let ends = |character: char| matches!(character, '@'..='~');
+    let rest = parts.map(|part| part.find(ends).map_or("", |end| &part[end + 1..]));
+    Cow::Owned(std::iter::once(first).chain(rest).collect())
+}
+
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -146,6 +190,19 @@ mod tests {
                 Some("2025-11-25T12:56:11.3+00:00"),
                 None,
             ),
+            ("kern  :warn  : [   12.345678] Mem-Info:", Some("12.345678"), None),
+            ("kern  :warn  : [   12.345678] [   C1] Mem-Info:", Some("12.345678"), Some("C1")),
+            ("[   12.345678 <    0.000012>] Mem-Info:", Some("12.345678"), None),
+            (
+                "[Tue Nov 25 12:56:11 2025 <    0.000012>] Mem-Info:",
+                Some("Tue Nov 25 12:56:11 2025"),
+                None,
+            ),
+            ("[Nov25 12:56] Mem-Info:", Some("Nov25 12:56"), None),
+            ("[Nov 5 12:56] Mem-Info:", Some("Nov 5 12:56"), None),
+            ("[  +0.000012] Mem-Info:", Some("+0.000012"), None),
+            ("> > [   12.345678] Mem-Info:", Some("12.345678"), None),
+            (">> Mem-Info:", None, None),
             ("kernel: Mem-Info:", None, None),
             ("MESSAGE=Mem-Info:", None, None),
             ("4,339,5140900,-;Mem-Info:", Some("5140900"), None),
@@ -163,10 +220,23 @@ mod tests {
             "[  444]     0   444    30482      118      63        0             0 systemd",
             "[<ffffffff81138d22>] warn_alloc_failed+0xe2/0x150",
             "<IRQ>",
+            "[May: 1.5] no",
+            "kern: other: no",
+            "init: warn: no",
             "12*4kB (UM) = 48kB",
             "one two three four five six kernel: no",
         ] {
             assert_eq!(Line::parse(text).message, text);
         }
+    }
+
+    #[test]
+    fn colours_are_taken_off() {
+        let coloured = "\u{feff}\x1b[32m[   12.345678] \x1b[0m\x1b[1;33mMem-Info:\x1b[0m";
+        assert_eq!(uncoloured(coloured), "[   12.345678] Mem-Info:");
+        for text in ["Mem-Info:", "\x1b]", ""] {
+            assert_eq!(uncoloured(text), text);
+        }
+        assert_eq!(uncoloured("a\x1b[999"), "a");
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 
 use crate::open::Open;
 use crate::piece::{self, Piece};
-use crate::prefix::Line;
+use crate::prefix::{Line, uncoloured};
 use crate::report::Report;
 use crate::rows;
 
@@ -195,6 +195,7 @@ impl<R: BufRead> Reader<R> {
 
     fn take_line(&mut self) {
         let text = String::from_utf8_lossy(&self.buffer);
+        let text = uncoloured(&text);
         let mut line = Line::parse(&text);
         // Linux 4.9 broke rows: the node stands on a line before.
         let joined;
@@ -234,8 +235,18 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         let (number, caller) = (self.line, line.caller);
-        let is_taken = piece != Piece::Other
-            && self.open.iter_mut().any(|open| open.take(&piece, number, caller));
+        let taken_by = match piece {
+            Piece::Other => None,
+            _ => self.open.iter_mut().position(|open| open.take(&piece, number, caller)),
+        };
+        let is_taken = taken_by.is_some();
+        // A row may be that of any report which began since. A line about a victim names it.
+        if let Some(at) = taken_by.filter(|at| at + 1 < self.open.len())
+            && caller.is_none()
+            && !matches!(piece, Piece::Killed(_))
+        {
+            self.open[at..].iter_mut().for_each(Open::note_mixed);
+        }
         if let Some(word) = rows::unreadable(line.message) {
             let mut open = self.open.iter_mut();
             open.any(|open| open.note_unreadable(word, number, caller, is_taken));

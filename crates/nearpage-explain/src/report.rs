@@ -269,6 +269,8 @@ pub struct Report {
     pub slub: Option<Slub>,
     /// Figures that cannot be read, at most [`UNREADABLE_MOST`]: what they would tell is not known.
     pub unreadable: Vec<Unreadable>,
+    /// Whether lines of another report stand among its own, and no caller tells whose they are.
+    pub is_mixed: bool,
 }
 
 /// Tasks that a report keeps.

@@ -171,6 +171,7 @@ pub(crate) fn is_asked(report: &Report) -> bool {
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
     let check = zones.check(zone);
     let gives = |order: u8| zones.passes(zone, &WatermarkCheck { order: Order(order), ..check });
+    let is_known = zones.knows_reserve(zone);
     ZoneVerdict {
         node: zone.node,
         zone: zone.name.clone(),
@@ -183,7 +184,7 @@ fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
         managed: zones.managed(zone).0,
         gives_order: (0..zone.blocks.len().max(1) as u8)
             .rev()
-            .find(|&order| !zone.is_damaged && gives(order)),
+            .find(|&order| !zone.is_damaged && is_known && gives(order)),
         is_damaged: zone.is_damaged,
     }
 }
@@ -196,7 +197,10 @@ fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, check: &WatermarkCheck) -> Rule {
     } else if check.order > Order(0) && lists > 0 && usize::from(check.order.0) >= lists {
         Rule::OrderTooLarge
     } else if zones.passes(zone, check) {
-        Rule::Passes
+        match zones.knows_reserve(zone) || zones.flags.contains(AllocFlags::NO_WATERMARKS) {
+            true => Rule::Passes,
+            false => Rule::Unknown,
+        }
     } else if has_pages(*check) {
         if lists == 0 { Rule::Unknown } else { Rule::NoBlock }
     } else if has_pages(WatermarkCheck { reserve: PageCount(0), ..*check }) {

@@ -142,6 +142,11 @@ impl<'a> Zones<'a> {
         }
     }
 
+    /// Whether the reserve against the request is in the report. The highest zone that it may use has none against it.
+    pub(crate) fn knows_reserve(&self, zone: &ZoneRow) -> bool {
+        zone.reserve.len() > self.highest() || self.index(&zone.name) >= self.highest()
+    }
+
     /// The same question of a zone without the reserve for urgent requests.
     pub(crate) fn check_without_highatomic(&self, zone: &ZoneRow) -> WatermarkCheck {
         let without = ZoneRow { reserved_highatomic: 0, free_highatomic: None, ..zone.clone() };

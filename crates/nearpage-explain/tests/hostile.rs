@@ -160,6 +160,60 @@ fn mixed_reports_are_taken_apart() {
     }
 }
 
+/// Nothing tells whose a line is where two print at once without callers, and a report that is alone is sure of its own.
+#[test]
+fn mixed_reports_without_callers_say_so() {
+    let says = |log: &[String]| {
+        let explained = explain(log.join("\n").as_bytes()).unwrap();
+        assert_eq!(explained.len(), 2);
+        explained.iter().all(|of| of.unknown.iter().any(|text| text.contains("another report")))
+    };
+    let mixed = |callers: [Option<&str>; 2]| {
+        let [one, other] = [lines("one", callers[0]), lines("other", callers[1])];
+        one.into_iter().zip(other).flat_map(|(a, b)| [a, b]).collect::<Vec<String>>()
+    };
+    assert!(says(&mixed([None, None])));
+    assert!(!says(&mixed([Some("T1"), Some("C1")])));
+    assert!(!says(&[lines("one", None), lines("other", None)].concat()));
+}
+
+/// DMA would give the block if nothing were kept from the request, which is what the missing line tells.
+#[test]
+fn a_reserve_that_is_missing_is_not_taken_for_none() {
+    let log = REPORT.replace("[1.0] lowmem_reserve[]: 0 1907 7941 7941 7941\n", "");
+    let explained = explain(log.as_bytes()).unwrap();
+    let verdict = &explained[0].verdict;
+    let [normal, dma] = &verdict.zones[..] else { panic!("{verdict:#?}") };
+    assert_eq!((normal.rule, dma.rule, dma.gives_order), (Rule::Watermark, Rule::Unknown, None));
+    assert_eq!(verdict.rule, Rule::Watermark);
+    // Against the highest zone that the request may use there is no reserve.
+    let log = REPORT
+        .replace("lowmem_reserve[]: 0 0 0 0 0\n", "no\n")
+        .replace("free:4096kB", "free:409600kB");
+    let explained = explain(log.replace("1024*4kB", "51200*8kB").as_bytes()).unwrap();
+    assert_eq!(explained[0].verdict.zones[0].rule, Rule::NoBlock);
+}
+
+/// However a log was printed, its report is the same.
+#[test]
+fn forms_of_dmesg_and_of_mail_are_read() {
+    let plain = &explain(REPORT.as_bytes()).unwrap()[0];
+    let forms = [
+        "kern  :warn  : [1.0]",
+        "[1.0 <    0.000001>]",
+        "[Nov25 12:56]",
+        "[  +0.000001]",
+        "> > [1.0]",
+        "\x1b[32m[1.0]\x1b[0m\x1b[33m",
+    ];
+    for form in forms {
+        let explained = explain(REPORT.replace("[1.0]", form).as_bytes()).unwrap();
+        let [one] = &explained[..] else { panic!("{form}: {explained:#?}") };
+        assert_eq!((&one.verdict, &one.remedies), (&plain.verdict, &plain.remedies), "{form}");
+        assert_eq!(one.report.process, "java", "{form}");
+    }
+}
+
 #[test]
 fn a_log_that_breaks_off_is_explained_as_far_as_it_goes() {
     for end in 0..REPORT.len() {

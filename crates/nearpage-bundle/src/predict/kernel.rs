@@ -84,13 +84,16 @@ impl ModelChoice {
 
     /// The rules for a kernel of this release.
     pub fn for_kernel(self, release: &str) -> KernelModel {
+        /// The first release that is nearer to 6.6 than to 6.1.
+        const NEARER_6_6: (u32, u32) = (6, 4);
         /// The release with which pagesets began to tune themselves: the largest step between the models.
         const TUNED_PAGESETS: (u32, u32) = (6, 7);
         /// The first release that is taken for 6.18.
         const LATER_DRAINS: (u32, u32) = (6, 16);
         let version = version(release);
         let nearest = match version {
-            Some(version) if version < TUNED_PAGESETS => Model::LINUX_6_1,
+            Some(version) if version < NEARER_6_6 => Model::LINUX_6_1,
+            Some(version) if version < TUNED_PAGESETS => Model::LINUX_6_6,
             Some(version) if version >= LATER_DRAINS => Model::LINUX_6_18,
             _ => Model::LINUX_6_12,
         };
@@ -144,7 +147,10 @@ mod tests {
         assert_eq!(auto("6.18.44-fc-v657"), ("linux-6.18", false));
         assert_eq!(auto("6.17.0"), ("linux-6.18", true));
         assert_eq!(auto("5.10.0"), ("linux-6.1", true));
-        assert_eq!(auto("6.6.9"), ("linux-6.1", true));
+        assert_eq!(auto("6.3.0"), ("linux-6.1", true));
+        assert_eq!(auto("6.5.0-15-generic"), ("linux-6.6", true));
+        assert_eq!(auto("6.6.9"), ("linux-6.6", false));
+        assert_eq!(auto("6.7.0"), ("linux-6.12", true));
         assert_eq!(auto(""), ("linux-6.12", true));
         let other = ModelChoice::Of(Model::LINUX_6_1).for_kernel("6.12.95");
         assert_eq!((other.model.name, other.is_of_other_kernel), ("linux-6.1", true));
