@@ -40,6 +40,14 @@ pub enum ReadError {
         /// The byte within it, from 1.
         column: usize,
     },
+    /// It has the entries of a journal as JSON.
+    #[error(
+        "line {line}: an entry of a journal as JSON; accepted: a log as text, or journalctl -o export"
+    )]
+    Json {
+        /// The line, from 1.
+        line: u64,
+    },
 }
 
 /// Reads the reports of a log, one at a time, as they end.
@@ -144,6 +152,9 @@ impl<R: BufRead> Reader<R> {
         let at = nul.filter(|at| self.bytes + at < TEXT_BYTES && !self.is_export);
         if let Some(at) = at.filter(|_| is_garbage(&self.buffer)) {
             return Err(ReadError::Binary { line: self.line, column: at as usize + 1 });
+        }
+        if self.bytes == 0 && is_entry_in_json(&self.buffer) {
+            return Err(ReadError::Json { line: self.line });
         }
         self.bytes += length;
         self.is_export |= self.buffer.starts_with(b"__CURSOR=");
@@ -300,6 +311,12 @@ impl<R: BufRead> Iterator for Reader<R> {
             }
         }
     }
+}
+
+/// Whether a line is what `journalctl -o json` begins with.
+fn is_entry_in_json(line: &[u8]) -> bool {
+    const CURSOR: &[u8] = b"\"__CURSOR\"";
+    line.starts_with(b"{\"") && line.windows(CURSOR.len()).any(|part| part == CURSOR)
 }
 
 /// Whether most characters of a line are none that a log has.

@@ -223,6 +223,17 @@ fn a_log_that_breaks_off_is_explained_as_far_as_it_goes() {
 }
 
 #[test]
+fn entries_in_json_are_refused_with_what_would_be_read() {
+    let entry = r#"{"_TRANSPORT":"kernel","__CURSOR":"s=1","MESSAGE":"Mem-Info:"}"#;
+    let error = explain(format!("{entry}\n{entry}\n").as_bytes()).unwrap_err();
+    let told =
+        "line 1: an entry of a journal as JSON; accepted: a log as text, or journalctl -o export";
+    assert_eq!(error.to_string(), told);
+    // A program may print such a line too.
+    assert!(explain(format!("[1.0] app: {entry}\n").as_bytes()).unwrap().is_empty());
+}
+
+#[test]
 fn what_is_no_text_is_refused_with_its_line() {
     let error = explain(b"one\ntwo\nx\0\x01\x02\xfe\xff\x03\n").unwrap_err();
     assert!(matches!(error, ReadError::Binary { line: 3, column: 2 }), "{error}");

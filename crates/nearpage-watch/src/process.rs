@@ -35,6 +35,9 @@ pub enum ProcessError {
         #[source]
         error: io::Error,
     },
+    /// The text names neither a process nor a socket.
+    #[error("no process is named: expected its id, or the path of its socket")]
+    Unnamed,
     /// It serves nothing.
     #[error(
         "process {pid} serves no figures; it must call serve_stats (nearpage_stats_serve in C), or be started with NEARPAGE_STATS=PATH"
@@ -158,6 +161,7 @@ impl ProcessTree {
     pub fn open(meant: &str) -> Result<ProcessTree, ProcessError> {
         match meant.parse() {
             Ok(pid) => ProcessTree::of_process(pid),
+            Err(_) if meant.is_empty() => Err(ProcessError::Unnamed),
             Err(_) => ProcessTree::connect(meant),
         }
     }
@@ -374,7 +378,10 @@ fn exchange(stream: &mut UnixStream, request: Request<'_>) -> Result<Option<Vec<
 fn noted_path(pid: u32) -> Result<PathBuf, ProcessError> {
     let told = |error| ProcessError::Process { pid, error };
     let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    let entries = fs::read_dir(&folder).map_err(told)?;
+    let entries = fs::read_dir(&folder).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => told(io::Error::new(error.kind(), "there is no such process")),
+        _ => told(error),
+    })?;
     let name = format!("/memfd:{NOTE_NAME}");
     for entry in entries.take(DESCRIPTORS_MAX).flatten() {
         let target = fs::read_link(entry.path()).unwrap_or_default();

@@ -264,8 +264,12 @@ impl Connection {
         loop {
             let length = stream.read(&mut buffer)?;
             request.extend_from_slice(&buffer[..length]);
-            if length == 0 || request.len() > limits.request_bytes {
-                // No answer: whoever sends so much would not read it either.
+            if request.len() > limits.request_bytes {
+                // No answer, be it whole by now: whoever sends so much would not read one either.
+                request.clear();
+                return Ok(false);
+            }
+            if length == 0 {
                 return Ok(false);
             }
             if length < buffer.len() {
@@ -311,7 +315,7 @@ impl Request {
         else {
             return Request::Other("400 Bad Request");
         };
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let path = path_of(target).split(|byte| *byte == b'?').next().unwrap_or_default();
         match (method, path) {
             _ if !version.starts_with(b"HTTP/1.") => Request::Other("400 Bad Request"),
             (b"GET", b"/metrics") => Request::Metrics { wants_body: true },
@@ -322,6 +326,18 @@ impl Request {
     }
 }
 
+/// The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2).
+fn path_of(target: &[u8]) -> &[u8] {
+    const SCHEME: &[u8] = b"http://";
+    match target.split_at_checked(SCHEME.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SCHEME) => {
+            let authority = rest.iter().take_while(|byte| !b"/?".contains(byte)).count();
+            &rest[authority..]
+        }
+        _ => target,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,9 +345,11 @@ mod tests {
     #[test]
     fn requests_and_what_is_none() {
         let whole = Request::Metrics { wants_body: true };
-        for request in
-            ["GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "GET /metrics?a=b HTTP/1.0\r\n\r\n"]
-        {
+        for request in [
+            "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET /metrics?a=b HTTP/1.0\r\n\r\n",
+            "GET HTTP://host:9400/metrics?a=b HTTP/1.1\r\n\r\n",
+        ] {
             assert_eq!(Request::parse(request.as_bytes()), whole);
         }
         assert_eq!(
@@ -340,6 +358,7 @@ mod tests {
         );
         for (request, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("GET http://host HTTP/1.1\r\n\r\n", "404 Not Found"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
             ("GET /metrics\r\n\r\n", "400 Bad Request"),
             ("\r\n\r\n", "400 Bad Request"),

@@ -147,6 +147,16 @@ fn half_requests_and_huge_headers_are_dropped() {
         sent += 4096;
     }
     assert!(sent < 1 << 28, "{sent} bytes of header were taken");
+    // A request that is whole and a little too long is none either.
+    for bytes in [8 << 10, 9000] {
+        let mut long = served.connect();
+        let head = "GET /metrics HTTP/1.1\r\nx: ";
+        long.write_all(format!("{head}{}\r\n\r\n", "y".repeat(bytes - head.len() - 4)).as_bytes())
+            .unwrap();
+        let mut answer = Vec::new();
+        let _ = long.read_to_end(&mut answer);
+        assert_eq!(answer.is_empty(), bytes > 8 << 10, "{bytes} bytes");
+    }
     let begin = Instant::now();
     let mut answer = Vec::new();
     let _ = half.read_to_end(&mut answer);

@@ -128,6 +128,9 @@ fn open(path: &Path, name: &str) -> Result<Box<dyn BufRead>, ExplainFailure> {
         return Ok(Box::new(io::stdin().lock()));
     }
     let failed = |source| ExplainFailure::Open { path: name.into(), source };
+    if path.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
     Ok(Box::new(BufReader::with_capacity(256 << 10, File::open(path).map_err(failed)?)))
 }
 

@@ -26,7 +26,7 @@ use crate::terminal;
 #[command(after_long_help = AFTER_HELP)]
 pub struct ExportArgs {
     /// Where to listen; GET /metrics is answered. Whoever may connect may read
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400", value_parser = address)]
     listen: SocketAddr,
 
     /// Write the metrics to this file instead, once, for the textfile collector of node_exporter; - is standard output
@@ -122,6 +122,12 @@ pub fn run(arguments: &ExportArgs) -> Result<(), CommandError> {
         before = Some(now);
     });
     Ok(served.map_err(ExportFailure::from)?)
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let accepted =
+        "expected the address and port of this machine, such as 127.0.0.1:9400 or [::1]:9400";
+    text.parse().map_err(|_| accepted.into())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {

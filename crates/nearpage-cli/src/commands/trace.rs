@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use nearpage_machine::shown;
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_trace::timeline::{Counted, Format, Timeline};
@@ -36,6 +36,7 @@ enum Action {
 /// `nearpage trace export`.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
+#[command(group(ArgGroup::new("outputs").required(true).multiple(true)))]
 struct ExportArgs {
     /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; - is standard input; the default is a
     /// small one of a Linux 6.12 that comes with nearpage
@@ -48,11 +49,11 @@ struct ExportArgs {
     trace: Option<PathBuf>,
 
     /// Write Perfetto's protobuf, for ui.perfetto.dev
-    #[arg(long, value_name = "OUT|-", required_unless_present = "chrome")]
+    #[arg(long, value_name = "OUT|-", group = "outputs")]
     perfetto: Option<PathBuf>,
 
     /// Write JSON of Chrome's trace events
-    #[arg(long, value_name = "OUT|-")]
+    #[arg(long, value_name = "OUT|-", group = "outputs")]
     chrome: Option<PathBuf>,
 
     /// Print what was written as JSON
@@ -250,7 +251,9 @@ impl Output {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut builder = tempfile::Builder::new();
         let file = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-        let file = file.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        let file = file.tempfile_in(folder.unwrap_or(Path::new(".")));
+        // The name that was tried is not the user's.
+        let file = file.map_err(|error| io::Error::from(error.kind()))?;
         Ok(Output::Beside(BufWriter::new(file), path.to_owned()))
     }
 

@@ -25,6 +25,12 @@ pub(super) fn tree(
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
             let tree = open_tree(path)?;
+            if let Some(capture) = capture {
+                return Err(CommandError::Usage(format!(
+                    "{}: it has no capture {capture}: only recordings have captures, and it is none",
+                    shown(path)
+                )));
+            }
             match has_figures(&*tree) {
                 true => Ok(tree),
                 false => Err(CommandError::Usage(format!(

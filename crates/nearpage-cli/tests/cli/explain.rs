@@ -44,6 +44,11 @@ fn json_is_one_document_whatever_happens() {
     let binary = explain(&["--json"], "a\0\u{1}\u{2}");
     assert_eq!(binary.status.code(), Some(2));
     assert!(document(&binary)["error"].as_str().unwrap().starts_with("line 1: "));
+    let folder = explain(&["--json", "docs"], "");
+    assert_eq!(
+        (folder.status.code(), text(&folder.stderr)),
+        (Some(2), "nearpage: cannot read docs: is a directory\n")
+    );
     let missing = explain(&["--json", "/nowhere"], "");
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(document(&missing)["error"]["exit_code"], 2);
@@ -84,7 +89,8 @@ fn what_is_named_and_what_is_not_known() {
 
 #[test]
 fn what_a_log_says_does_not_command_the_terminal() {
-    let log = "\u{1b}[31mevil\u{7}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";
+    // Colours are taken off: they are what a terminal was told before.
+    let log = "\u{1b}[31m\u{1b}]0;evil\u{7}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";
     let output = explain(&[], log);
-    assert!(text(&output.stdout).contains("\\u{1b}[31mevil\\u{7}"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("of \\u{1b}]0;evil\\u{7}"), "{}", text(&output.stdout));
 }

@@ -451,6 +451,13 @@ fn what_is_no_recording_is_refused() {
     refused(&["--record", path, "--record-size", "3"]);
     refused(&["--capture", "before", "--once"]);
     refused(&["--process", "/nowhere", "--once"]);
+    assert!(refused(&["--process", "", "--once"]).contains("expected its id, or the path"));
+    assert!(
+        refused(&["--process", "999999999", "--once"])
+            .contains("process 999999999: there is no such process")
+    );
+    let copy = "crates/nearpage-cli/tests/data/linux-6.12-memoryless";
+    assert!(refused(&[copy, "--capture", "x", "--once"]).contains("has no capture x"));
     assert!(refused(&["--once", "docs/src"]).contains("no copy of a machine"));
 }
 

@@ -122,9 +122,13 @@ fn what_cannot_be_read_or_written_is_told() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
         assert!(errors.contains(told), "{errors}");
     };
-    refused(&[BUNDLE], 2, "--perfetto <OUT|->");
+    refused(&[BUNDLE], 2, "<--perfetto <OUT|->|--chrome <OUT|->>");
     refused(&[BUNDLE, "--perfetto", "-", "--chrome", "-"], 2, "name the same output");
-    refused(&[BUNDLE, "--perfetto", "/nonexistent/out"], 1, "cannot write /nonexistent/out: ");
+    refused(
+        &[BUNDLE, "--perfetto", "/nonexistent/out"],
+        1,
+        "cannot write /nonexistent/out: entity not found\n",
+    );
     refused(&[BUNDLE, "--perfetto", "/dev/full"], 1, "cannot write /dev/full: ");
     refused(&["--trace", "README.md", "--perfetto", "-"], 2, "README.md: byte ");
     refused(&["--trace", "/nonexistent", "--perfetto", "-"], 2, "/nonexistent: ");
