@@ -41,6 +41,8 @@ pub enum StatsError {
     Taken {
         /// The path.
         path: PathBuf,
+        /// The process that serves there, if one does and the system tells.
+        by: Option<u32>,
     },
     /// The system refused.
     #[error("{path}: {error}")]

@@ -191,6 +191,36 @@ fn figures_are_served_over_a_socket() {
     assert!(!own.exists(), "the socket goes with the process");
 }
 
+/// What a program starts has the variable too, and serves nothing: nobody is told. Who comes beside it is.
+#[test]
+fn programs_of_a_program_that_serves_are_not_told() {
+    let path = folder().join("served-once");
+    let shell = |command: &str| {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .env("LD_PRELOAD", library())
+            .env("NEARPAGE_STATS", &path)
+            .output()
+            .expect("it starts");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(shell("ls / > /dev/null; sh -c 'ls /; true' > /dev/null; true"), "");
+    let mut other = Command::new("cat")
+        .env("LD_PRELOAD", library())
+        .env("NEARPAGE_STATS", &path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::io::Write::write_all(other.stdin.as_mut().unwrap(), b"x").unwrap();
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let told = shell("true");
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    assert!(told.contains("NEARPAGE_STATS: ") && told.contains("is there already"), "{told}");
+}
+
 #[test]
 fn a_program_that_shrinks_and_makes_no_call_is_small_within_two_seconds() {
     let Some(program) = compiled("gcc", "shrinks.c", "shrinks") else { return };

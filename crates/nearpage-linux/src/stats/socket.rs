@@ -10,6 +10,7 @@ use std::process;
 
 use nearpage_machine::stats_socket::NOTE_NAME;
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -37,8 +38,8 @@ impl Bound {
         let path = std::path::absolute(path).map_err(refused)?;
         let listener = match listen_at(&path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                if !is_left_over(&path) {
-                    return Err(StatsError::Taken { path });
+                if let Some(by) = taken(&path) {
+                    return Err(StatsError::Taken { path, by });
                 }
                 fs::remove_file(&path).and_then(|()| listen_at(&path))
             }
@@ -87,14 +88,21 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Whether there is a socket of this user that nobody serves any more.
-fn is_left_over(path: &Path) -> bool {
+/// Whether there is something else than a socket of this user that nobody serves any more; and who serves there, if known.
+fn taken(path: &Path) -> Option<Option<u32>> {
     let is_own_socket = fs::symlink_metadata(path).is_ok_and(|metadata| {
         metadata.file_type().is_socket() && metadata.uid() == rustix::process::geteuid().as_raw()
     });
-    is_own_socket
-        && UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    if !is_own_socket {
+        return Some(None);
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
+        stream => {
+            let peer = stream.and_then(|stream| Ok(socket_peercred(&stream)?));
+            Some(peer.ok().map(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned()))
+        }
+    }
 }
 
 /// Without it the path must be told to readers: no reason to fail.
