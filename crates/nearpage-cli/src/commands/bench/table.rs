@@ -163,12 +163,12 @@ pub fn zonelist(rows: &[Row], scans: &[Scans]) -> String {
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
 }
 
-/// The calls of `tails`, a table for each kind.
+/// The calls of `tails`, a table for each kind; of the rounds' means the median.
 pub fn tails(rows: &[Row]) -> String {
     let mut rows = rows.to_vec();
     rows.sort_by_key(|row| row.key.work);
     let of_work = |rows: &[Row]| {
-        let mut table = empty(["allocator", "median", "p99", "p99.9", "p99.99"], 1);
+        let mut table = empty(["allocator", "mean", "p99", "p99.9", "p99.99"], 1);
         for row in rows {
             let figure = |ns: Option<f64>| ns.map_or("-".to_owned(), nanoseconds);
             let tails = [row.tails.map(|tails| tails.p999), row.tails.map(|tails| tails.p9999)];
