@@ -74,6 +74,13 @@ impl Reader<'_> {
         if !root.has_tag_name("topology") {
             return Err(Problem::syntax(root.tag_name().name(), EXPECTED).at(&self.place(root)));
         }
+        // Version 1 says none.
+        let version = root.attribute("version").unwrap_or("1");
+        if !matches!(version.split('.').next(), Some("1" | "2")) {
+            let found = format!("version {version}");
+            let accepted = "version 1 or 2 of hwloc's XML";
+            return Err(Problem::syntax(&found, accepted).at(&self.place(root)));
+        }
         let objects: Vec<Node<'_, '_>> =
             root.descendants().filter(|element| element.has_tag_name("object")).collect();
         let of_type = |name: &'static str| {

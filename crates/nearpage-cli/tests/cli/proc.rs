@@ -124,7 +124,7 @@ fn what_cannot_be_read_is_told() {
     let (sleeping, gone) = (sleeper.id().to_string(), i32::MAX.to_string());
     for (process, told) in [
         (sleeping.as_str(), "serves no figures; it must call serve_stats"),
-        (gone.as_str(), "No such file or directory"),
+        (gone.as_str(), "there is no such process"),
         ("/nonexistent", "there is no such socket"),
         ("/dev/null", "nobody serves there any more, or it is no socket"),
     ] {

@@ -140,6 +140,10 @@ fn mistakes_are_named_with_their_line() {
         read("<?xml version=\"1.0\"?>\n<svg/>").unwrap_err(),
         format!("box:2: found \"svg\", expected {EXPECTED}")
     );
+    assert_eq!(
+        read("<topology version=\"9.0\"><object type=\"Machine\"/></topology>").unwrap_err(),
+        "box:1: found \"version 9.0\", expected version 1 or 2 of hwloc's XML"
+    );
     assert!(read("<topology").unwrap_err().starts_with("box:1:"));
     assert!(read("<topology/>").unwrap_err().starts_with("box: describes no node"));
     let wide = format!("cpuset=\"{}0x1\"", "0x0,".repeat(SET_WORDS_MAX));
