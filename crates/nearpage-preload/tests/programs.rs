@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use common::{compiled, folder, is_there, library, report_of};
 
@@ -160,24 +160,29 @@ fn compilers_are_the_same() {
     }
 }
 
-/// A program that knows nothing of nearpage serves the figures of its pages while it runs.
-#[test]
-fn figures_are_served_over_a_socket() {
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::os::unix::net::UnixStream;
+/// A program that knows nothing of nearpage and serves its figures at `path`. It has begun, and ends with its input.
+fn serving(path: &Path) -> Child {
+    use std::io::{Read, Write};
 
-    let path = folder().join("served.%p");
     let mut program = Command::new("cat")
         .env("LD_PRELOAD", library())
-        .env("NEARPAGE_STATS", &path)
+        .env("NEARPAGE_STATS", path)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut input = program.stdin.take().unwrap();
-    input.write_all(b"ready\n").unwrap();
-    let mut ready = String::new();
-    BufReader::new(program.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    program.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    program.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    program
+}
+
+/// A program that knows nothing of nearpage serves the figures of its pages while it runs.
+#[test]
+fn figures_are_served_over_a_socket() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let mut program = serving(&folder().join("served.%p"));
     let own = folder().join(format!("served.{}", program.id()));
     let mut stream = UnixStream::connect(&own).expect("it serves");
     stream.write_all(b"nearpage 1 proc/buddyinfo\nnearpage 1 nearpage/memory.json\n").unwrap();
@@ -186,12 +191,13 @@ fn figures_are_served_over_a_socket() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("nearpage 1 ok ") && answer.contains("Node 0, zone "), "{answer}");
     assert!(answer.contains("\"program\": \"cat\""), "{answer}");
-    drop(input);
+    drop(program.stdin.take());
     assert!(program.wait().unwrap().success());
     assert!(!own.exists(), "the socket goes with the process");
 }
 
-/// What a program starts has the variable too, and serves nothing: nobody is told. Who comes beside it is.
+/// Programs that a serving program starts inherit the variable: they serve nothing, and print nothing. An unrelated program
+/// prints that the name is taken.
 #[test]
 fn programs_of_a_program_that_serves_are_not_told() {
     let path = folder().join("served-once");
@@ -206,15 +212,7 @@ fn programs_of_a_program_that_serves_are_not_told() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert_eq!(shell("ls / > /dev/null; sh -c 'ls /; true' > /dev/null; true"), "");
-    let mut other = Command::new("cat")
-        .env("LD_PRELOAD", library())
-        .env("NEARPAGE_STATS", &path)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    std::io::Write::write_all(other.stdin.as_mut().unwrap(), b"x").unwrap();
-    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut other = serving(&path);
     let told = shell("true");
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());

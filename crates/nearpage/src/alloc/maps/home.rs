@@ -33,7 +33,7 @@ pub(super) struct Gathered {
 /// CPUs that pages are sent to in one go.
 const TARGETS: usize = 16;
 /// Blocks that are taken from a list together: 1 KiB of stack.
-pub(super) const CHUNK: usize = 256;
+const CHUNK: usize = 256;
 const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -47,7 +47,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.gather_some(on, pageset, hold, &mut Room::any())
     }
 
-    /// The same, as far as there is room for it.
+    /// Takes what is homebound, as far as `room` allows.
     pub(super) fn gather_some(
         &self,
         on: &OnCpu<'_, P>,

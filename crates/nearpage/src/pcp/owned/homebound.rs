@@ -110,7 +110,7 @@ impl Hold<'_> {
         runs
     }
 
-    /// The same, of all runs in the inbox.
+    /// Takes all runs in the inbox. Those that do not go on are [left waiting](Self::leave_waiting).
     pub(crate) fn take_inbox(&self) -> Chain {
         let runs = Chain::of(self.0.pageblocks.inbox().take());
         self.note_uses(u32::from(!runs.is_empty()));

@@ -35,7 +35,7 @@ impl NaiveAllocator {
         self.gather_some(at, &mut Room::any())
     }
 
-    /// The same, as far as there is room for it.
+    /// Takes what is homebound, as far as `room` allows.
     pub(super) fn gather_some(&mut self, at: At, room: &mut Room) -> Gathered {
         let waiting = core::mem::take(&mut self.behind(at).waiting);
         let mut is_all = self.receive(at, waiting, room);
