@@ -82,6 +82,8 @@ pub struct Reader<R> {
     has_ended: bool,
     /// Whether `journalctl -o export` wrote it.
     is_export: bool,
+    /// Whether the first line is a brace alone, as `journalctl -o json-pretty` begins.
+    is_brace_first: bool,
     /// `Node 0` alone.
     broken_node: Option<String>,
 }
@@ -100,6 +102,7 @@ impl<R: BufRead> Reader<R> {
             kernel: None,
             has_ended: false,
             is_export: false,
+            is_brace_first: false,
             broken_node: None,
         }
     }
@@ -153,9 +156,15 @@ impl<R: BufRead> Reader<R> {
         if let Some(at) = at.filter(|_| is_garbage(&self.buffer)) {
             return Err(ReadError::Binary { line: self.line, column: at as usize + 1 });
         }
-        if self.bytes == 0 && is_entry_in_json(&self.buffer) {
+        let is_json = match self.line {
+            1 => is_entry_in_json(&self.buffer),
+            2 => self.is_brace_first && is_field_in_json(&self.buffer),
+            _ => false,
+        };
+        if is_json {
             return Err(ReadError::Json { line: self.line });
         }
+        self.is_brace_first |= self.line == 1 && self.buffer.trim_ascii() == b"{";
         self.bytes += length;
         self.is_export |= self.buffer.starts_with(b"__CURSOR=");
         Ok(length > 0)
@@ -313,10 +322,20 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// Whether a line is what `journalctl -o json` begins with.
+/// Whether a line is what `journalctl -o json`, `json-sse` or `json-seq` begins with.
 fn is_entry_in_json(line: &[u8]) -> bool {
     const CURSOR: &[u8] = b"\"__CURSOR\"";
-    line.starts_with(b"{\"") && line.windows(CURSOR.len()).any(|part| part == CURSOR)
+    let entry = line.strip_prefix(b"data: ").or_else(|| line.strip_prefix(b"\x1e"));
+    entry.unwrap_or(line).starts_with(b"{\"")
+        && line.windows(CURSOR.len()).any(|part| part == CURSOR)
+}
+
+/// Whether a line is a field of a journal's entry as `journalctl -o json-pretty` writes it.
+fn is_field_in_json(line: &[u8]) -> bool {
+    let name = line.strip_prefix(b"\t\"").and_then(|rest| rest.split(|&byte| byte == b'"').next());
+    name.is_some_and(|name| {
+        !name.is_empty() && name.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+    })
 }
 
 /// Whether most characters of a line are none that a log has.

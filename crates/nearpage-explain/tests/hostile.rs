@@ -229,7 +229,14 @@ fn entries_in_json_are_refused_with_what_would_be_read() {
     let told =
         "line 1: an entry of a journal as JSON; accepted: a log as text, or journalctl -o export";
     assert_eq!(error.to_string(), told);
-    // A program may print such a line too.
+    for log in [format!("data: {entry}\n\n"), format!("\x1e{entry}\n")] {
+        assert_eq!(explain(log.as_bytes()).unwrap_err().to_string(), told);
+    }
+    let pretty = "{\n\t\"_TRANSPORT\" : \"kernel\",\n\t\"MESSAGE\" : \"Mem-Info:\"\n}\n";
+    let error = explain(pretty.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), told.replace("line 1", "line 2"));
+    // A log may begin with a brace, and a program may print such a line too.
+    assert!(explain(b"{\n\t\"name\": 1\n}\n").unwrap().is_empty());
     assert!(explain(format!("[1.0] app: {entry}\n").as_bytes()).unwrap().is_empty());
 }
 

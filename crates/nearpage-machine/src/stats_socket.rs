@@ -14,9 +14,13 @@
 //! program  nearpage 1 refused version 7 was asked for; version 1 is answered
 //! ```
 //!
-//! Here are only the lines. `nearpage-linux` serves (feature `stats`), and `nearpage-watch` reads.
+//! Here are only the lines, and who is at the other end. `nearpage-linux` serves (feature `stats`), and `nearpage-watch`
+//! reads.
 
-use std::fmt;
+use std::num::NonZeroU32;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::{fmt, io};
 
 /// The version of these lines.
 pub const VERSION: u32 = 1;
@@ -32,6 +36,54 @@ pub const NOTE_NAME: &str = "nearpage-stats";
 
 const WORD: &str = "nearpage";
 const FILES: &str = "files";
+
+/// The process at the other end of a connection, as it was when they connected (`SO_PEERCRED`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its number; `None` where this process cannot see it, since it is in another PID namespace.
+    pub pid: Option<NonZeroU32>,
+    /// Its effective user.
+    pub user: u32,
+}
+
+impl Peer {
+    /// Who is at the other end.
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    /// use nearpage_machine::stats_socket::Peer;
+    ///
+    /// let (one, _other) = UnixStream::pair()?;
+    /// assert_eq!(Peer::of(&one)?.pid.map(|pid| pid.get()), Some(std::process::id()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt(2)` says.
+    // `rustix::net::sockopt::socket_peercred` gives the number as one that cannot be 0, and the kernel says 0 of a process
+    // in another namespace.
+    pub fn of(stream: &UnixStream) -> io::Result<Peer> {
+        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the descriptor is open while `stream` is borrowed, and the kernel writes at most `length` bytes, which
+        // is the size of `credentials`, whose fields may have any value.
+        let answer = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut credentials).cast(),
+                &raw mut length,
+            )
+        };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let pid = u32::try_from(credentials.pid).ok().and_then(NonZeroU32::new);
+        Ok(Peer { pid, user: credentials.uid })
+    }
+}
 
 /// What a reader asks for.
 ///

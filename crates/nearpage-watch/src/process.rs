@@ -5,17 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nearpage_machine::stats_socket::{HEAD_BYTES_MAX, Head, NOTE_NAME, NoAnswer, Request};
+use nearpage_machine::stats_socket::{HEAD_BYTES_MAX, Head, NOTE_NAME, NoAnswer, Peer, Request};
 use nearpage_machine::{FileTree, shown};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
-};
-use rustix::process::Pid;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// How long an answer may take in all, and how long a process that gave none is not asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -321,10 +319,8 @@ fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
             _ => error.to_string(),
         })
     })?;
-    let peer = sockopt::socket_peercred(&stream).ok();
-    // 0 stands for a process of another namespace.
-    let pid = peer.and_then(|peer| u32::try_from(Pid::as_raw(Some(peer.pid))).ok());
-    Ok((stream, pid.filter(|pid| *pid != 0)))
+    let pid = Peer::of(&stream).ok().and_then(|peer| peer.pid).map(NonZeroU32::get);
+    Ok((stream, pid))
 }
 
 /// A stream that is read until an instant: whoever sends a byte now and then keeps nobody.

@@ -23,18 +23,6 @@ pub struct Machine {
 
 /// All suites, as far as they fit emulated machines.
 const ALL_SUITES: &[Part] = &[Part::whole(&THREADS), Part::whole(&MEMORY), Part::whole(&SLAB)];
-/// On eight CPUs, which take turns.
-const ON_EIGHT_CPUS: &[Part] = &[
-    Part::whole(&THREADS),
-    Part {
-        without: &[(
-            "reserve::the_rules_of_0_1_miss_the_min_mark_in_all_storages",
-            "its one thread must stay on a CPU to see what these rules miss, and is moved here",
-        )],
-        ..Part::whole(&MEMORY)
-    },
-    Part::whole(&SLAB),
-];
 /// Runs while memory and a CPU come and go.
 pub const BESIDE: Part = Part { name: "beside", modules: &["stress"], ..Part::whole(&THREADS) };
 
@@ -59,7 +47,7 @@ pub const MACHINES: [Machine; 4] = [
         nodes: &[(1024, 1), (0, 1), (0, 1), (0, 1), (768, 1), (0, 1), (0, 1), (0, 1)],
         distances: &[],
         plugged: None,
-        suites: ON_EIGHT_CPUS,
+        suites: ALL_SUITES,
     },
     Machine {
         name: "plugged",

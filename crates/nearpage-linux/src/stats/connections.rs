@@ -10,9 +10,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearpage_machine::stats_socket::{CONTENT_BYTES_MAX, Head, REQUEST_BYTES_MAX, Request};
+use nearpage_machine::stats_socket::{CONTENT_BYTES_MAX, Head, Peer, REQUEST_BYTES_MAX, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendFlags, send};
 use rustix::process::geteuid;
 
 /// Readers at once.
@@ -153,14 +153,13 @@ enum Turn {
 impl Reader {
     /// Readers are of this process's user, or root.
     fn check_user(&self) -> Result<(), String> {
-        let (own, peer) = match sockopt::socket_peercred(&self.stream) {
-            Ok(peer) => (geteuid(), peer.uid),
+        let (own, peer) = match Peer::of(&self.stream) {
+            Ok(peer) => (geteuid().as_raw(), peer.user),
             Err(error) => return Err(format!("the system does not tell who you are: {error}")),
         };
-        if peer == own || peer.is_root() {
+        if peer == own || peer == 0 {
             return Ok(());
         }
-        let (own, peer) = (own.as_raw(), peer.as_raw());
         Err(format!("you are user {peer}; readers of user {own} and root are answered"))
     }
 

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use nearpage_machine::stats_socket::NOTE_NAME;
+use nearpage_machine::stats_socket::{NOTE_NAME, Peer};
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -99,8 +99,8 @@ fn taken(path: &Path) -> Option<Option<u32>> {
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
         stream => {
-            let peer = stream.and_then(|stream| Ok(socket_peercred(&stream)?));
-            Some(peer.ok().map(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned()))
+            let peer = stream.and_then(|stream| Peer::of(&stream));
+            Some(peer.ok().and_then(|peer| peer.pid).map(NonZeroU32::get))
         }
     }
 }

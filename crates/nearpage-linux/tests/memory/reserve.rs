@@ -10,6 +10,8 @@ use std::thread;
 use nearpage::{CpuId, Gfp, Model, NodeId, Order, Pfn, Request};
 use nearpage_linux::{HostMachine, HostNode, Memory};
 
+use super::affinity::stay_on_this_cpu;
+
 const ORDINARY: Gfp = Gfp::HIGHUSER_MOVABLE;
 const NODE: NodeId = NodeId(0);
 /// Sizes of pagesets follow from the number of CPUs.
@@ -143,24 +145,43 @@ fn missed(model: Model) -> Vec<String> {
     let mut missed = Vec::new();
     for storage in STORAGES {
         for (mebibytes, threads) in [(64, 1), (64, 2), (64, CPUS as usize), (1024, 1), (1024, 2)] {
-            let blocks = (0..=Order::MAX.0).map(|order| Ask::Block(Order(order)));
-            for ask in blocks.chain([Ask::Bulk]) {
-                let memory = memory(model, storage, mebibytes);
-                let mut note = |missing: Missing, then: &str| {
-                    if missing != NOTHING {
-                        let who = format!("{mebibytes} MiB, {storage:?}, {threads} threads");
-                        missed.push(format!("{who}, {ask:?}{then}: {missing:?}"));
-                    }
-                };
-                note(take_all(&memory, ask, threads), "");
-                let taken = u64::from(PAGE.of(&memory, Gfp::ATOMIC));
-                take_all(&memory, PAGE, threads);
-                memory.drain_all().unwrap();
-                let left = missing(&memory, memory.watermarks(NODE).min.0);
-                let at_the_end = left.saturating_sub(taken);
-                note(Missing { at_the_end, ..NOTHING }, ", single pages after an urgent one");
-            }
+            // What one thread leaves is what the rules leave to one CPU.
+            let stays = threads == 1;
+            missed.extend(on_a_thread(stays, || missed_by(model, storage, mebibytes, threads)));
         }
+    }
+    missed
+}
+
+/// Runs on a thread of its own, which stays on a CPU or is moved between them.
+fn on_a_thread<T: Send>(stays: bool, run: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        if stays {
+            stay_on_this_cpu();
+        }
+        run()
+    };
+    thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+fn missed_by(model: Model, storage: Storage, mebibytes: u64, threads: usize) -> Vec<String> {
+    let mut missed = Vec::new();
+    let blocks = (0..=Order::MAX.0).map(|order| Ask::Block(Order(order)));
+    for ask in blocks.chain([Ask::Bulk]) {
+        let memory = memory(model, storage, mebibytes);
+        let mut note = |missing: Missing, then: &str| {
+            if missing != NOTHING {
+                let who = format!("{mebibytes} MiB, {storage:?}, {threads} threads");
+                missed.push(format!("{who}, {ask:?}{then}: {missing:?}"));
+            }
+        };
+        note(take_all(&memory, ask, threads), "");
+        let taken = u64::from(PAGE.of(&memory, Gfp::ATOMIC));
+        take_all(&memory, PAGE, threads);
+        memory.drain_all().unwrap();
+        let left = missing(&memory, memory.watermarks(NODE).min.0);
+        let at_the_end = left.saturating_sub(taken);
+        note(Missing { at_the_end, ..NOTHING }, ", single pages after an urgent one");
     }
     missed
 }
