@@ -297,7 +297,9 @@ impl View {
             };
             self.drawn.tabs.push((begin, head.len() as u16));
         }
-        head + "  ? keys"
+        // Seven panes and this are as wide as a terminal of 80 columns.
+        head += if head.ends_with(']') { " ? keys" } else { "? keys" };
+        head
     }
 
     fn status(&self, shown: &Shown<'_>) -> String {

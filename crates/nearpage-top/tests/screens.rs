@@ -117,7 +117,7 @@ fn zones_at_80_by_24() {
     assert_eq!(
         lines[..4],
         [
-            " 1 nodes [2 zones] 3 blocks  4 pagesets  5 processes  6 events   ? keys",
+            " 1 nodes [2 zones] 3 blocks  4 pagesets  5 processes  6 events ? keys",
             "1970-01-01 00:00:05 UTC  in the kernel's order  a box",
             "node zone         free       min  boost  cached min|low|high    pages/s gives",
             "   0 Normal     500000      1000      0      77 ====||=|======   -10000 0 3 9",

@@ -116,7 +116,7 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
 
     fn work(mut self) {
         for _ in 0..self.rng.usize(5..30) {
-            match self.rng.u8(..24) {
+            match self.rng.u8(..26) {
                 0..=4 => self.take_many(),
                 5..=7 => self.take_block(),
                 8..=10 => self.free_many(),
@@ -277,7 +277,7 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
             pages.pagesets(cpu).expect("a CPU").iter().map(|pageset| pageset.count().0).sum()
         };
         let before = kept();
-        for _ in 0..self.rng.u8(1..20) {
+        for _ in 0..self.rng.u8(1..100) {
             self.sim.world.point();
         }
         assert!(kept() >= before, "a CPU works that is stopped");
