@@ -80,7 +80,11 @@ impl FreeMap {
         }
         // From here on, a bit says that a block of `order` begins there.
         for order in 0..WORD_ORDER {
-            let next = runs.map(|word| word & word >> (1 << order) & HEADS[order as usize + 1]);
+            // No `runs.map()`: it takes each word by a call where it is compiled in another unit of code than this.
+            let mut next = [0; WORDS];
+            for (next, word) in next.iter_mut().zip(runs) {
+                *next = word & word >> (1 << order) & HEADS[order as usize + 1];
+            }
             if is_none(&next) {
                 return Some(Order(order));
             }
