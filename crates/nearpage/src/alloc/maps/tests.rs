@@ -365,3 +365,28 @@ fn who_keeps_nothing_is_not_stopped() {
         allocator.check().unwrap();
     });
 }
+
+/// A drain from outside ends with nothing kept, also where a hold of it ends just as what is for other CPUs has gone.
+#[test]
+fn a_drain_from_outside_leaves_nothing_wherever_a_hold_of_it_ends() {
+    for (single, triples) in (60..140).flat_map(|single| (0..4).map(move |runs| (single, runs))) {
+        TestMachine::new().node(0, 1 << 16, &[0, 1]).run(|allocator| {
+            allocator.platform().run_on(CpuId(1));
+            let theirs: Vec<Pfn> = (0..448).map(|_| allocator.alloc(PAGE).unwrap()).collect();
+            allocator.platform().run_on(CpuId(0));
+            let own: Vec<Pfn> = (0..64).map(|_| allocator.alloc(PAGE).unwrap()).collect();
+            // Triples of adjoining pages, and pages of which no two adjoin: what they cost gives all sums.
+            let is_now = |page: &Pfn| match page.0 % 512 {
+                at @ 0..16 => at % 4 < 3 && at / 4 < triples,
+                at => at % 2 == 0 && (at - 16) / 2 < single,
+            };
+            let (now, later): (Vec<Pfn>, Vec<Pfn>) = theirs.iter().partition(|page| is_now(page));
+            now.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+            allocator.platform().run_on(CpuId(1));
+            allocator.drain_cpu(CpuId(0)).unwrap();
+            let left = allocator.pagesets(CpuId(0)).unwrap()[0].count();
+            assert_eq!(left, PageCount(0), "{single} single pages, {triples} triples");
+            later.iter().chain(&own).for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        });
+    }
+}
