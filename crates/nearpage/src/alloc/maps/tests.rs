@@ -9,6 +9,7 @@ use crate::error::LimitOf;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
 use crate::model::Model;
+use crate::pcp::{CountedList, HOMEBOUND};
 use crate::testing::machine::TestMachine;
 use crate::testing::plain::PlainPlatform;
 use crate::testing::random::Random;
@@ -387,6 +388,41 @@ fn a_drain_from_outside_leaves_nothing_wherever_a_hold_of_it_ends() {
             let left = allocator.pagesets(CpuId(0)).unwrap()[0].count();
             assert_eq!(left, PageCount(0), "{single} single pages, {triples} triples");
             later.iter().chain(&own).for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        });
+    }
+}
+
+/// However many CPUs own what a CPU frees, and however little that is for the first of them, it keeps no more of it than it may
+/// keep, and what a list may hold.
+#[test]
+fn what_belongs_to_many_cpus_is_sent_to_them() {
+    let cpus: Vec<u32> = (0..64).collect();
+    for owners in [15, 16, 17, 24, 63] {
+        TestMachine::new().node(0, 1 << 21, &cpus).run(|allocator| {
+            let take = |owner| {
+                allocator.platform().run_on(CpuId(owner));
+                (0..448).map(|_| allocator.alloc(PAGE).unwrap()).collect()
+            };
+            let mut held: Vec<Vec<Pfn>> = (1..=owners).map(take).collect();
+            allocator.platform().run_on(CpuId(0));
+            let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
+            let owned = pageset.owned().unwrap();
+            let mut most = 0;
+            for turn in 0..40 {
+                allocator.platform().set_now_ns(turn << 30);
+                for (at, theirs) in held.iter_mut().enumerate() {
+                    // Of those whose pageblocks come first there is a page each.
+                    let left = theirs.len() - if at >= 16 { 11 } else { usize::from(turn == 0) };
+                    for page in theirs.split_off(left) {
+                        allocator.free(page, Order(0)).unwrap();
+                        let listed = u64::from(pageset.list(HOMEBOUND).count());
+                        most = most.max(listed + owned.homebound_pages().0);
+                    }
+                }
+            }
+            let size = owned.pageblocks.size().0;
+            assert!(most <= size + 128, "{owners} owners: {most} pages, {size}");
+            held.into_iter().flatten().for_each(|page| allocator.free(page, Order(0)).unwrap());
         });
     }
 }
