@@ -1,20 +1,25 @@
 //! Random loads on all CPUs, with the walker.
 
+use core::cell::RefCell;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use crate::alloc::PageAllocator;
-use crate::alloc::{Config, Limits, Request};
+use crate::alloc::{Config, Limits, Request, metadata_size};
 use crate::error::LimitOf;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::model::Model;
 use crate::pcp::{CountedList, HOMEBOUND};
+use crate::single::{SingleLock, SingleStorage, SingleThreaded};
 use crate::testing::machine::TestMachine;
 use crate::testing::plain::PlainPlatform;
 use crate::testing::random::Random;
-use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
-use crate::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use crate::topology::{AddressMap, NodeBuf, Topology, TopologyBuf};
+use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange};
 use crate::watermark::Settings;
 
 const GFPS: [Gfp; 3] = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL.union(Gfp::RECLAIMABLE)];
@@ -425,4 +430,65 @@ fn what_belongs_to_many_cpus_is_sent_to_them() {
             held.into_iter().flatten().for_each(|page| allocator.free(page, Order(0)).unwrap());
         });
     }
+}
+
+/// A platform on which something else is done each time that the time is asked for: by another CPU, as it were.
+#[derive(Default)]
+struct Beside {
+    single: SingleThreaded,
+    act: RefCell<Option<Rc<dyn Fn()>>>,
+}
+
+impl Platform for Beside {
+    type Lock<T> = SingleLock<T>;
+    type Storage = SingleStorage;
+
+    fn storage(&self) -> &SingleStorage {
+        self.single.storage()
+    }
+
+    fn now_ns(&self) -> u64 {
+        let act = self.act.take();
+        act.iter().for_each(|act| act());
+        self.act.replace(act);
+        self.single.now_ns()
+    }
+}
+
+/// A CPU fills a list faster than a drain from outside empties it: in the end it is left alone.
+#[test]
+fn a_drain_from_outside_ends_beside_a_cpu_that_frees() {
+    let memory = PfnRange::new(0, 1 << 20);
+    let cpus = vec![CpuId(0), CpuId(1)];
+    let node = NodeBuf { id: NodeId(0), memory: vec![memory], cpus, movable_from: None };
+    let (nodes, distances) = (vec![node], vec![10]);
+    let machine = Box::new(TopologyBuf { nodes, distances, address_map: AddressMap::Flat });
+    let machine: &'static TopologyBuf = Box::leak(machine);
+    let nodes = machine.nodes.iter().map(NodeBuf::as_node).collect::<Vec<_>>().leak();
+    let topology = Topology::new(nodes, &machine.distances, machine.address_map).unwrap();
+    let config = Config { model: Model::NEARPAGE, ..Config::default() };
+    let bytes = metadata_size::<Beside>(&topology, &config, NodeIndex(0)).unwrap();
+    let mut metadata = Some(vec![0; bytes].leak());
+    let take = |_, _| metadata.take().unwrap();
+    let allocator = PageAllocator::new(Beside::default(), topology, config, take).unwrap();
+    let allocator = Rc::new(allocator);
+    allocator.online(memory).unwrap();
+    let pair = Request::new(Order(1), Gfp::HIGHUSER_MOVABLE);
+    let held: Vec<Pfn> = (0..400_000).map(|_| allocator.alloc(pair).unwrap()).collect();
+    let (theirs, held) = (allocator.clone(), Rc::new(RefCell::new(held)));
+    let left = held.clone();
+    let free_some = move || {
+        theirs.platform().single.run_on(CpuId(0));
+        let from = held.borrow().len().saturating_sub(30);
+        let blocks = held.borrow_mut().split_off(from);
+        blocks.into_iter().for_each(|block| theirs.free(block, Order(1)).unwrap());
+        theirs.platform().single.run_on(CpuId(1));
+    };
+    free_some();
+    allocator.platform().act.replace(Some(Rc::new(free_some)));
+    allocator.platform().single.run_on(CpuId(1));
+    allocator.drain_cpu(CpuId(0)).unwrap();
+    allocator.platform().act.replace(None);
+    assert!(left.borrow().len() > 100_000, "{}", left.borrow().len());
+    allocator.check().unwrap();
 }
