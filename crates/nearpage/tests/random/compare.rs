@@ -8,7 +8,7 @@ use nearpage::testing::kept::{KeptState, owner_of};
 use nearpage::testing::naive_allocator::{NaiveAllocator, NaivePageset, NaiveZone};
 use nearpage::{
     BulkFreeError, CpuId, FrameState, FreeError, LimitOf, Migratetype, NodeId, Order,
-    PageAllocator, Pfn, ZoneKind,
+    PageAllocator, PageblockOwners, Pfn, ZoneKind,
 };
 use std::ops::ControlFlow;
 
@@ -265,5 +265,25 @@ pub fn checked(
     let free = nearpage::PageCount(free);
     same("free pages, by the walker", got.free, free)?;
     same("cached pages, by the walker", got.cached, naive.cached())?;
-    same("allocated pages, by the walker", got.allocated, naive.held())
+    same("allocated pages, by the walker", got.allocated, naive.held())?;
+    no_hold_was_long(allocator)
+}
+
+/// Where CPUs own pageblocks with maps, no hold has more operations than this, whatever was done.
+const OPERATIONS: u64 = 256;
+
+fn no_hold_was_long(allocator: &PageAllocator<'_, Host>) -> Result<(), Difference> {
+    if allocator.model().owners != PageblockOwners::CpusWithMaps {
+        return Ok(());
+    }
+    let zones = allocator.zones().iter().map(|zone| (zone_name_of(allocator, zone), zone.work()));
+    let cpus = allocator.cpus();
+    let cpus =
+        cpus.map(|(cpu, ..)| (format!("pagesets of CPU {cpu}"), allocator.taken_by_others(cpu)));
+    let long = { zones.chain(cpus) }.find(|(_, work)| work.most_operations > OPERATIONS);
+    long.map_or(Ok(()), |(of, work)| Err(format!("{of}: a hold is too long: {work:?}")))
+}
+
+fn zone_name_of(allocator: &PageAllocator<'_, Host>, zone: &Zone<'_, Host>) -> String {
+    zone_name(allocator.topology().node(zone.node()).id, zone.kind())
 }

@@ -150,7 +150,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let passing = self.take_too_many(pageset, hold, gathered.staged.of_nobody, target, room);
         let is_any = self.visit_to_give(pageset, hold, homecoming, passing, None);
         note_least(pageset, hold.owned());
-        is_any && (room.is_short() || !gathered.is_all)
+        // Where sending took all the room, nothing went to the zone yet.
+        room.is_short() || is_any && !gathered.is_all
     }
 
     /// Takes pageblocks off the lists until the pageset keeps no more than `target`, once `homecoming` pages have gone.

@@ -176,7 +176,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each, as far as there is room for
-    /// it. Returns the pages that were too few.
+    /// it. Returns the pages of others that are left: they were too few, or of CPUs that come after too many such.
     pub(super) fn send(
         &self,
         pageset: &Pageset<'m, P>,
@@ -185,11 +185,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         room: &mut Room,
     ) -> u32 {
         let frames = pageset.frames();
-        let mut too_few = 0;
-        let mut is_more = true;
-        while is_more {
+        loop {
             let mut chains = [(CpuId::NONE, Chain::NONE); TARGETS];
-            is_more = false;
+            // Of those that there was no place for, which are too many to be looked at together.
+            let mut left_out = 0;
             hold.stage().each_parcel(0, |first, parcel| {
                 let owner = frames.free_in_pageblock(first).owner();
                 let Some(owner) = owner.filter(|&owner| owner != pageset.owner().cpu) else {
@@ -197,7 +196,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 };
                 let place = { chains.iter_mut() }.find(|(of, _)| [owner, CpuId::NONE].contains(of));
                 let Some((of, chain)) = place else {
-                    is_more = true;
+                    left_out += parcel.pages();
                     return Fate::Kept;
                 };
                 *of = owner;
@@ -212,7 +211,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 chain.push_map(frames, first, map);
                 Fate::Gone
             });
-            let mut is_any = false;
+            let (mut is_any, mut too_few) = (false, 0);
             for (owner, mut chain) in chains {
                 match self.owned_of(pageset.zone(), owner).filter(|_| chain.pages() >= least) {
                     Some(target) => {
@@ -227,9 +226,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                 }
             }
-            is_more &= is_any && !room.is_short();
+            if left_out == 0 || !is_any || room.is_short() {
+                return too_few + left_out;
+            }
         }
-        too_few
     }
 
     fn send_to(&self, target: &Owned<'_>, frames: &ZoneFrames<'_>, chain: Chain, how: Sending) {

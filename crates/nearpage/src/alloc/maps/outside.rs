@@ -16,7 +16,8 @@ use crate::units::PageCount;
 
 /// Fewer unused pages are not worth a hold of a lock.
 const UNUSED_MIN: u64 = 512;
-/// Holds after which a CPU that frees as fast as this gives back is left alone: room for the pageblocks of 160 GiB.
+/// Holds after which a CPU that frees as fast as this empties its lists, or gives back, is left alone: room for the pageblocks of
+/// 160 GiB.
 const HOLDS_MAX: u32 = 4096;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -129,7 +130,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<(), DrainBusy> {
         let lists = (0..pageset.list_count()).filter(|&list| list != HOMEBOUND);
         let mut lists = lists.filter(|&list| pageset.list(list).count() > 0).peekable();
-        while lists.peek().is_some() {
+        let mut holds = 0;
+        while lists.peek().is_some() && holds < HOLDS_MAX {
+            holds += 1;
             self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
                 while let Some(&list) = lists.peek()
                     && !room.is_short()

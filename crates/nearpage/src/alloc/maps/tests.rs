@@ -1,19 +1,25 @@
 //! Random loads on all CPUs, with the walker.
 
+use core::cell::RefCell;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use crate::alloc::PageAllocator;
-use crate::alloc::{Config, Limits, Request};
+use crate::alloc::{Config, Limits, Request, metadata_size};
 use crate::error::LimitOf;
 use crate::frame::Migratetype;
 use crate::gfp::Gfp;
+use crate::host::Platform;
 use crate::model::Model;
+use crate::pcp::{CountedList, HOMEBOUND};
+use crate::single::{SingleLock, SingleStorage, SingleThreaded};
 use crate::testing::machine::TestMachine;
 use crate::testing::plain::PlainPlatform;
 use crate::testing::random::Random;
-use crate::topology::{AddressMap, NodeBuf, TopologyBuf};
-use crate::units::{CpuId, NodeId, Order, PageCount, Pfn, PfnRange};
+use crate::topology::{AddressMap, NodeBuf, Topology, TopologyBuf};
+use crate::units::{CpuId, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange};
 use crate::watermark::Settings;
 
 const GFPS: [Gfp; 3] = [Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE, Gfp::KERNEL.union(Gfp::RECLAIMABLE)];
@@ -364,4 +370,125 @@ fn who_keeps_nothing_is_not_stopped() {
         allocator.free(page, Order(0)).unwrap();
         allocator.check().unwrap();
     });
+}
+
+/// A drain from outside ends with nothing kept, also where a hold of it ends just as what is for other CPUs has gone.
+#[test]
+fn a_drain_from_outside_leaves_nothing_wherever_a_hold_of_it_ends() {
+    for (single, triples) in (60..140).flat_map(|single| (0..4).map(move |runs| (single, runs))) {
+        TestMachine::new().node(0, 1 << 16, &[0, 1]).run(|allocator| {
+            allocator.platform().run_on(CpuId(1));
+            let theirs: Vec<Pfn> = (0..448).map(|_| allocator.alloc(PAGE).unwrap()).collect();
+            allocator.platform().run_on(CpuId(0));
+            let own: Vec<Pfn> = (0..64).map(|_| allocator.alloc(PAGE).unwrap()).collect();
+            // Triples of adjoining pages, and pages of which no two adjoin: what they cost gives all sums.
+            let is_now = |page: &Pfn| match page.0 % 512 {
+                at @ 0..16 => at % 4 < 3 && at / 4 < triples,
+                at => at % 2 == 0 && (at - 16) / 2 < single,
+            };
+            let (now, later): (Vec<Pfn>, Vec<Pfn>) = theirs.iter().partition(|page| is_now(page));
+            now.iter().for_each(|&page| allocator.free(page, Order(0)).unwrap());
+            allocator.platform().run_on(CpuId(1));
+            allocator.drain_cpu(CpuId(0)).unwrap();
+            let left = allocator.pagesets(CpuId(0)).unwrap()[0].count();
+            assert_eq!(left, PageCount(0), "{single} single pages, {triples} triples");
+            later.iter().chain(&own).for_each(|&page| allocator.free(page, Order(0)).unwrap());
+        });
+    }
+}
+
+/// However many CPUs own what a CPU frees, and however little that is for the first of them, it keeps no more of it than it may
+/// keep, and what a list may hold.
+#[test]
+fn what_belongs_to_many_cpus_is_sent_to_them() {
+    let cpus: Vec<u32> = (0..64).collect();
+    for owners in [15, 16, 17, 24, 63] {
+        TestMachine::new().node(0, 1 << 21, &cpus).run(|allocator| {
+            let take = |owner| {
+                allocator.platform().run_on(CpuId(owner));
+                (0..448).map(|_| allocator.alloc(PAGE).unwrap()).collect()
+            };
+            let mut held: Vec<Vec<Pfn>> = (1..=owners).map(take).collect();
+            allocator.platform().run_on(CpuId(0));
+            let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
+            let owned = pageset.owned().unwrap();
+            let mut most = 0;
+            for turn in 0..40 {
+                allocator.platform().set_now_ns(turn << 30);
+                for (at, theirs) in held.iter_mut().enumerate() {
+                    // Of those whose pageblocks come first there is a page each.
+                    let left = theirs.len() - if at >= 16 { 11 } else { usize::from(turn == 0) };
+                    for page in theirs.split_off(left) {
+                        allocator.free(page, Order(0)).unwrap();
+                        let listed = u64::from(pageset.list(HOMEBOUND).count());
+                        most = most.max(listed + owned.homebound_pages().0);
+                    }
+                }
+            }
+            let size = owned.pageblocks.size().0;
+            assert!(most <= size + 128, "{owners} owners: {most} pages, {size}");
+            held.into_iter().flatten().for_each(|page| allocator.free(page, Order(0)).unwrap());
+        });
+    }
+}
+
+/// A platform on which something else is done each time that the time is asked for: by another CPU, as it were.
+#[derive(Default)]
+struct Beside {
+    single: SingleThreaded,
+    act: RefCell<Option<Rc<dyn Fn()>>>,
+}
+
+impl Platform for Beside {
+    type Lock<T> = SingleLock<T>;
+    type Storage = SingleStorage;
+
+    fn storage(&self) -> &SingleStorage {
+        self.single.storage()
+    }
+
+    fn now_ns(&self) -> u64 {
+        let act = self.act.take();
+        act.iter().for_each(|act| act());
+        self.act.replace(act);
+        self.single.now_ns()
+    }
+}
+
+/// A CPU fills a list faster than a drain from outside empties it: in the end it is left alone.
+#[test]
+fn a_drain_from_outside_ends_beside_a_cpu_that_frees() {
+    let memory = PfnRange::new(0, 1 << 20);
+    let cpus = vec![CpuId(0), CpuId(1)];
+    let node = NodeBuf { id: NodeId(0), memory: vec![memory], cpus, movable_from: None };
+    let (nodes, distances) = (vec![node], vec![10]);
+    let machine = Box::new(TopologyBuf { nodes, distances, address_map: AddressMap::Flat });
+    let machine: &'static TopologyBuf = Box::leak(machine);
+    let nodes = machine.nodes.iter().map(NodeBuf::as_node).collect::<Vec<_>>().leak();
+    let topology = Topology::new(nodes, &machine.distances, machine.address_map).unwrap();
+    let config = Config { model: Model::NEARPAGE, ..Config::default() };
+    let bytes = metadata_size::<Beside>(&topology, &config, NodeIndex(0)).unwrap();
+    let mut metadata = Some(vec![0; bytes].leak());
+    let take = |_, _| metadata.take().unwrap();
+    let allocator = PageAllocator::new(Beside::default(), topology, config, take).unwrap();
+    let allocator = Rc::new(allocator);
+    allocator.online(memory).unwrap();
+    let pair = Request::new(Order(1), Gfp::HIGHUSER_MOVABLE);
+    let held: Vec<Pfn> = (0..400_000).map(|_| allocator.alloc(pair).unwrap()).collect();
+    let (theirs, held) = (allocator.clone(), Rc::new(RefCell::new(held)));
+    let left = held.clone();
+    let free_some = move || {
+        theirs.platform().single.run_on(CpuId(0));
+        let from = held.borrow().len().saturating_sub(30);
+        let blocks = held.borrow_mut().split_off(from);
+        blocks.into_iter().for_each(|block| theirs.free(block, Order(1)).unwrap());
+        theirs.platform().single.run_on(CpuId(1));
+    };
+    free_some();
+    allocator.platform().act.replace(Some(Rc::new(free_some)));
+    allocator.platform().single.run_on(CpuId(1));
+    allocator.drain_cpu(CpuId(0)).unwrap();
+    allocator.platform().act.replace(None);
+    assert!(left.borrow().len() > 100_000, "{}", left.borrow().len());
+    allocator.check().unwrap();
 }

@@ -336,7 +336,7 @@ impl NaiveAllocator {
         let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
         let is_any = self.visit_to_give(at, homecoming, passing, None);
         self.note_least_now(at);
-        is_any && (room.is_short || !gathered.is_all)
+        room.is_short || is_any && !gathered.is_all
     }
 
     /// Empties what a CPU keeps of a zone; returns the pages.

@@ -178,19 +178,18 @@ impl NaiveAllocator {
         }
     }
 
-    /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages that were
-    /// too few.
+    /// Sends what is on the stage of other CPUs' pageblocks to them, at least `least` pages to each. Returns the pages of others
+    /// that stay.
     pub(super) fn send(&mut self, at: At, least: u64, room: &mut Room) -> u64 {
-        let mut too_few = 0;
         loop {
-            let (mut parcels, mut is_more): (Vec<(CpuId, Vec<Run>)>, bool) = (vec![], false);
+            let (mut parcels, mut left_out): (Vec<(CpuId, Vec<Run>)>, u64) = (vec![], 0);
             let mut stage = core::mem::take(&mut self.behind(at).stage);
             stage.each_pageblock(0, |first, pages| {
                 let owner = self.zones[at.zone].owners.of(first).filter(|&cpu| cpu != at.cpu);
                 let Some(owner) = owner else { return Fate::Kept };
                 let known = parcels.iter().position(|(cpu, _)| *cpu == owner);
                 if known.is_none() && parcels.len() == TARGETS {
-                    is_more = true;
+                    left_out += pages.len() as u64;
                     return Fate::Kept;
                 }
                 let place = known.unwrap_or(parcels.len());
@@ -205,7 +204,7 @@ impl NaiveAllocator {
                 if rest.is_empty() { Fate::Gone } else { Fate::StopWith(rest) }
             });
             self.behind(at).stage = stage;
-            let mut was_any_sent = false;
+            let (mut was_any_sent, mut too_few) = (false, 0);
             for (owner, parcel) in parcels {
                 let pages = parcel.iter().map(|(_, pages)| pages).sum::<u64>();
                 if pages >= least {
@@ -216,8 +215,8 @@ impl NaiveAllocator {
                     self.put_runs(at, parcel);
                 }
             }
-            if !is_more || !was_any_sent || room.is_short {
-                return too_few;
+            if left_out == 0 || !was_any_sent || room.is_short {
+                return too_few + left_out;
             }
         }
     }
