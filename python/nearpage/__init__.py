@@ -11,7 +11,7 @@ Sizes are in pages unless a name says otherwise. Tables are handed over by the A
 from __future__ import annotations
 
 import os
-from typing import Callable, Iterable, Union
+from typing import Any, Callable, Iterable, Union
 
 from . import lab
 from ._nearpage import (
@@ -106,6 +106,13 @@ __all__ = [
 ]
 
 
+def _each(argument: str, values: Iterable[Any], accepted: str) -> list[Any]:
+    """A list of what was given. One text is not its letters."""
+    if isinstance(values, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"{argument}={values!r}, expected {accepted}", argument, accepted)
+    return list(values)
+
+
 def models() -> dict[str, str]:
     """The names of all sets of rules, each with a line about it."""
     return dict(_models())
@@ -129,7 +136,8 @@ def compare_rules(
     bundles are replayed at once, as many as this process may use by default. ``progress`` is called with bytes read and
     bytes to read.
     """
-    return _compare_rules([os.fspath(path) for path in bundles], list(models), threads=threads, progress=progress)
+    paths = [os.fspath(path) for path in _each("bundles", bundles, "a list of paths")]
+    return _compare_rules(paths, _each("models", models, "a list of models"), threads=threads, progress=progress)
 
 
 def verify(
@@ -137,7 +145,7 @@ def verify(
 ) -> Verification:
     """Predicts what the kernels of recordings printed, and compares, as ``nearpage verify`` does. What cannot be read is told in the
     result. ``progress`` is called with recordings done and to do."""
-    return _verify([os.fspath(path) for path in paths], model, progress=progress)
+    return _verify([os.fspath(path) for path in _each("paths", paths, "a list of paths")], model, progress=progress)
 
 
 def bench(
@@ -157,9 +165,8 @@ def bench(
     ``bytes`` is memory a node, ``quick`` shows that it works and measures little. ``progress`` is called with steps of the benchmark
     that is under way.
     """
-    return _bench(
-        list(benches), quick=quick, bytes=bytes, rounds=rounds, threads=threads, seed=seed, models=list(models), progress=progress
-    )
+    benches, models = _each("benches", benches, "a list of benches"), _each("models", models, "a list of models")
+    return _bench(benches, quick=quick, bytes=bytes, rounds=rounds, threads=threads, seed=seed, models=models, progress=progress)
 
 
 def record(
@@ -175,4 +182,5 @@ def record(
 
     Ctrl-C ends the recording; the bundle has what happened until then. Raises :class:`MachineError` where it is not possible.
     """
-    return _record(list(command), os.fspath(output), slab=slab, lock=lock, seconds=seconds)
+    words = _each("command", command, "a list of words, such as ['make', '-j8']")
+    return _record(words, os.fspath(output), slab=slab, lock=lock, seconds=seconds)

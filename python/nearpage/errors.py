@@ -92,6 +92,9 @@ class RunError(NearpageError):
         self.failures = failures
         self.results = results
 
+    def __reduce__(self) -> tuple[type[RunError], tuple[str, str | None, dict[str, str], Any]]:
+        return RunError, (str(self), self.place, self.failures, self.results)
+
 
 class InternalError(NearpageError):
     """A defect of nearpage: a panic, which ended the call and nothing else. ``place`` is its line."""

@@ -3,6 +3,7 @@
 use nearpage::Model;
 use nearpage_bundle::predict::ModelChoice;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 use serde::Serialize;
 
 use crate::error::Class;
@@ -29,6 +30,19 @@ pub(crate) fn document<'py>(
     let text =
         serde_json::to_string(document).map_err(|error| Class::Internal.error(None, error))?;
     py.import("json")?.call_method1("loads", (text,))
+}
+
+/// The values of a setting that are to be combined. A text is one value, not its letters.
+pub(crate) fn values(key: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let wrong = || {
+        let shown = values.repr().map_or_else(|_| String::new(), |text| text.to_string());
+        let message = format!("over: {key} has {shown}, expected a list of values");
+        Class::Argument.error(Some("over".into()), message)
+    };
+    if values.is_instance_of::<PyString>() || values.is_instance_of::<PyBytes>() {
+        return Err(wrong());
+    }
+    values.try_iter().map_err(|_| wrong())?.map(|value| setting(&value?)).collect()
 }
 
 /// A value of a setting as its text: `True` is `on`.

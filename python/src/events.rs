@@ -17,7 +17,7 @@ use nearpage_machine::work::{Stopped, Unwatched};
 use nearpage_replay::{Replay, ReplayError};
 use nearpage_trace::{Event, TraceEvent};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyList};
 
 use crate::error::Class;
 use crate::guard::caught;
@@ -325,12 +325,17 @@ impl Events {
         EventTables { batches: Mutex::new(Batches::of(self.replay.clone())), input }
     }
 
-    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_arrow(slf.as_any())
+    /// By iteration: pyarrow itself does not look for signals while it takes a stream.
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (pass, tables) = (self.__iter__(), PyList::empty(py));
+        while let Some(table) = pass.__next__(py)? {
+            tables.append(to_arrow(Bound::new(py, table)?.as_any())?)?;
+        }
+        py.import("pyarrow")?.call_method1("concat_tables", (tables,))
     }
 
-    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_arrow(slf.as_any())?.call_method0("to_pandas")
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.to_arrow(py)?.call_method0("to_pandas")
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -357,13 +362,14 @@ impl EventTables {
             Class::Replay.error(Some(self.input.clone()), message)
         };
         loop {
+            py.check_signals()?;
             // Another thread that iterates over the same pass waits without the GIL, too.
             let answer = py.detach(|| {
                 let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
                 batches.receiver().map(|receiver| receiver.recv_timeout(PERIOD))
             });
             match answer.map_err(failed)? {
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Ok(batch) => return Ok(Some(Table { batch: batch.map_err(failed)? })),
             }

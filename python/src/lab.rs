@@ -8,7 +8,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{document, setting};
+use crate::convert::{document, values as values_of};
 use crate::error::Class;
 use crate::guard::{long, short};
 use crate::replay::threads;
@@ -114,8 +114,16 @@ fn failed(place: &str, error: &LabError) -> PyErr {
 /// A scenario by its name, of a file, or of a dict with what the file would say.
 fn scenario(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Scenario> {
     if let Ok(dict) = given.cast::<PyDict>() {
-        let text: String = py.import("json")?.call_method1("dumps", (dict,))?.extract()?;
-        let toml = serde_json::from_str::<toml::Value>(&text).map_err(|error| error.to_string());
+        // What JSON has no word for: objects, dicts that have themselves.
+        let text = py
+            .import("json")?
+            .call_method1("dumps", (dict,))
+            .map_err(|error| error.value(py).to_string());
+        let text =
+            text.and_then(|text| text.extract::<String>().map_err(|error| error.to_string()));
+        let toml = text.and_then(|text| {
+            serde_json::from_str::<toml::Value>(&text).map_err(|error| error.to_string())
+        });
         let toml =
             toml.and_then(|value| toml::to_string(&value).map_err(|error| error.to_string()));
         let toml = toml.map_err(|error| {
@@ -176,8 +184,7 @@ pub(crate) fn sweep(
 ) -> PyResult<LabReport> {
     let wrong = |message: String| Class::Argument.error(Some("over".into()), message);
     let one = |(key, values): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<Over> {
-        let values = values.try_iter()?.map(|value| setting(&value?));
-        let values = values.collect::<PyResult<Vec<String>>>()?.join(",");
+        let values = values_of(&key, &values)?.join(",");
         let text = format!("{}={values}", key.str()?);
         text.parse().map_err(|error| wrong(format!("over: {error}")))
     };

@@ -1,4 +1,4 @@
-//! `nearpage.Memory`: real memory of this process. Pages are handed out as objects that numpy and `memoryview` can wrap; they go back
+//! `nearpage.Memory`: real memory of this process. Pages are handed out as objects that numpy can wrap; they go back
 //! when nobody has them any more, views included.
 
 use std::num::NonZeroU16;

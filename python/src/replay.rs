@@ -17,7 +17,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{model, model_for, setting};
+use crate::convert::{model, model_for, setting, values as values_of};
 use crate::error::{self, Class, failed};
 use crate::events::Events;
 use crate::guard::long;
@@ -45,8 +45,7 @@ pub(crate) fn tunables(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Tun
 /// Values of settings to combine.
 fn over(settings: &Bound<'_, PyDict>) -> PyResult<Vec<Over>> {
     let one = |(key, values): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        let values = values.try_iter()?.map(|value| setting(&value?)).collect::<PyResult<_>>()?;
-        Ok(Over { key: key.str()?.to_string(), values })
+        Ok(Over { key: key.str()?.to_string(), values: values_of(&key, &values)? })
     };
     settings.iter().map(one).collect()
 }

@@ -211,6 +211,20 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare([{"entry": "e"}])
     with pytest.raises(nearpage.ArgumentError, match="results with rows"):
         compare([])
+    first, second = rows[0], rows[1]
+    for wrong, accepted in [
+        ([first, {"entry": "e"}], "there is no column load"),
+        ([first, 5], "row 1 is 5, expected a row with the columns entry"),
+        ([first, {**second, "holds": "many"}], "row 1 has holds 'many', expected a number from 0 on"),
+        ([first, {**second, "holds": -1000}], "row 1 has holds -1000"),
+        ([first, {**second, "holds": True}], "row 1 has holds True"),
+        ([first, {**second, "seed": math.nan}], "row 1 has seed nan, expected a whole number"),
+        ([first, {**second, "settings": "{"}], "row 1 has settings '{', expected a JSON object"),
+        ([first, {**second, "settings": "[]"}], "expected a JSON object"),
+        (5, "expected a table, or a list of rows"),
+    ]:
+        with pytest.raises(nearpage.ArgumentError, match=accepted):
+            compare(wrong)
 
 
 def compared(effects: dict[str, tuple[float, float]]) -> Comparison:

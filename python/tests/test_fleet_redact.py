@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,11 @@ def personal(tmp_path: Path) -> Path:
     files["before/version"] = b"Linux version 6.12.95+deb12-amd64 (jane.example@hostname-of-jane) payroll\n"
     files["before/iomem"] += b"  c0000000-c0000fff : payroll\n"
     files["payroll.txt"] = b"payroll"
+    # What perf script --header prints before events.
+    files["trace.txt"] = b"# hostname : hostname-of-jane\n# cmdline : /usr/bin/perf record /home/somebody/payroll\n" + files["trace.txt"]
+    files["payroll/vmstat"] = b"payroll 1\n"
+    files["before/sysctl"] += b"kernel.hostname = hostname-of-jane\n"
+    files["before/sysfs"] += b"/sys/class/dmi/id/product_name:payroll\n"
     assert all(any(secret.encode() in content for content in files.values()) for secret in SECRETS)
     return write_tar(files, tmp_path / "payroll.tar.zst")
 
@@ -83,6 +89,17 @@ def test_the_damaged_are_redacted_too(tmp_path: Path) -> None:
     assert b"payroll" not in told and b"jane" not in told and b"damaged" not in told.replace(b'"damaged"', b"")
 
 
+def test_reasons_do_not_name_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: content for name, content in shortened(unpacked(MIXED), 4000).items() if name != "before/zoneinfo"}
+    (tmp_path / "home of jane.example").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "home of jane.example"))
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [write_tar(files, tmp_path / "x.tar.zst")], salt=SALT)
+    assert one.reason
+    told = b"".join(path.read_bytes() for path in Path(store.url).rglob("*.json"))
+    assert b"jane" not in told and b"has no capture before" in told
+
+
 def test_binary_traces_and_short_salts_are_refused(tmp_path: Path) -> None:
     files = {**shortened(unpacked(MIXED), 4000), "trace.txt": b"\x17\x08Dtracing\x00\x00"}
     store = fleet.Store.create(tmp_path / "store")
@@ -102,6 +119,7 @@ def test_binary_traces_and_short_salts_are_refused(tmp_path: Path) -> None:
         (b"load-71  [003] ..... 1.000000: tracing_mark_write: nearpage: cmd end rc=1", b"tracing_mark_write: nearpage: cmd end rc=1"),
         (b"load-71  [003] ..... 1.000000: tracing_mark_write: nearpage: cmd end rc=1 payroll", b"tracing_mark_write: redacted"),
         (b"payroll", None),
+        (b"# cmdline : /usr/bin/perf record payroll", None),
         (b"CPU:3 [LOST 12 EVENTS]", b"CPU:3 [LOST 12 EVENTS]"),
     ],
 )

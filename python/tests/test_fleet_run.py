@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import nearpage
 import nearpage.fleet as fleet
 from nearpage.fleet import claims, cli, measure, results
 from nearpage.fleet.executors import as_executor
+from nearpage.fleet.files import process_is_gone, this_process
 
 STUDY = fleet.Study(models=["linux-6.18", "nearpage"], settings=[{}, {"pcp.batch_scale_max": 0}])
 
@@ -155,6 +157,8 @@ def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:
         as_executor(3)
     with pytest.raises(nearpage.ArgumentError, match="lease=0"):
         fleet.run(STUDY, store=own_store, lease=0)
+    with pytest.raises(nearpage.ArgumentError, match="chunk=-1, expected 1 or more"):
+        fleet.run(STUDY, store=own_store, chunk=-1)
     with pytest.raises(nearpage.ArgumentError, match="workers=0"):
         fleet.Processes(0)
     pytest.importorskip("distributed")
@@ -249,6 +253,64 @@ def test_a_silent_claim_of_another_machine_is_taken_over_after_its_lease(own_sto
     assert fleet.run(study, store=own_store, lease=1.0).num_rows == 1
     assert 1.0 <= time.monotonic() - begun < 10
     assert list(own_store.files.names("claims")) == []
+
+
+def test_claims_that_several_machines_lost_are_taken_over_after_a_lease(own_store: fleet.Store) -> None:
+    """The second machine took over from the first, and was lost, too: the claim to watch is the last."""
+    study = fleet.Study(entries=["short"], measure="nothing")
+    [task] = own_store.tasks(study)
+    for generation in range(3):
+        there = json.dumps({"boot": f"machine {generation}", "pid": 1, "begun": "1", "token": "x", "beat": 0})
+        own_store.files.create(f"claims/{task.key[:2]}/{task.key}.{generation}", there.encode())
+    program = (
+        "import sys; from nearpage.fleet import Store, Study, run;"
+        "run(Study(entries=['short'], measure='nothing'), store=Store.open(sys.argv[1]), lease=0.5)"
+    )
+    subprocess.run([sys.executable, "-c", program, own_store.url], cwd=own_store.url, timeout=60, check=True)
+    assert own_store.result(task) is not None
+    assert list(own_store.files.names("claims")) == []
+
+
+def test_a_key_that_too_many_workers_were_lost_with_fails(own_store: fleet.Store) -> None:
+    study = fleet.Study(entries=["short"], measure="nothing")
+    [task] = own_store.tasks(study)
+    gone = json.dumps({**this_process(), "pid": 1 << 22, "begun": "1", "token": "x", "beat": 0})
+    for generation in range(64):
+        own_store.files.create(f"claims/{task.key[:2]}/{task.key}.{generation}", gone.encode())
+    with pytest.raises(nearpage.StoreError, match="64 workers were lost with this key, expected up to 63") as caught:
+        claims.take(own_store.files, task.key)
+    assert caught.value.place == f"claims/{task.key[:2]}/{task.key}.0"
+    program = (
+        "import sys; from nearpage.fleet import Store, Study, run; from nearpage import RunError\n"
+        "try: run(Study(entries=['short'], measure='nothing'), store=Store.open(sys.argv[1]))\n"
+        "except RunError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, own_store.url], cwd=own_store.url, timeout=60, check=True, capture_output=True, text=True)
+    assert "64 workers were lost" in ended.stdout
+
+
+def test_processes_of_other_containers_are_not_judged(own_store: fleet.Store) -> None:
+    """Containers of one machine share its boot, and not the numbers of its processes."""
+    program = "import json, sys; from nearpage.fleet import files; print(json.dumps(files.this_process()), flush=True); sys.stdin.read()"
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
+    try:
+        inside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=own_store.url)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare")
+    told, problem = "", ""
+    with inside:
+        assert inside.stdout is not None and inside.stderr is not None
+        told = inside.stdout.readline()
+        is_gone = told and process_is_gone(json.loads(told))
+        problem = "" if told else inside.stderr.read()
+    if not told:
+        pytest.skip(f"no PID namespace can be made: {problem.strip()}")
+    assert not is_gone, "it lives, under another number"
+
+
+def test_errors_go_from_process_to_process() -> None:
+    error = pickle.loads(pickle.dumps(nearpage.RunError("1 of 2 keys failed", "a store", {"ab": "reason"}, pa.table({"x": [1]}))))
+    assert (str(error), error.place, error.failures, error.results.num_rows) == ("1 of 2 keys failed", "a store", {"ab": "reason"}, 1)
 
 
 def test_a_lost_worker_is_replaced(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:

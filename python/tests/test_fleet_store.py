@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -185,6 +186,101 @@ def test_what_is_no_store_is_refused(own_store: fleet.Store, tmp_path: Path) -> 
         fleet.ingest(fleet.Store.create(tmp_path / "new"), [tmp_path / "full"])
 
 
+def test_what_is_damaged_in_a_store_is_taken_in_again(own_store: fleet.Store, small_bundles: list[Path]) -> None:
+    hashes = {of["load"]: of["hash"] for of in own_store.entries().to_pylist()}
+    root = Path(own_store.url)
+    line = root / "catalogue" / f"{hashes['short']}.json"
+    objects = root / "entries" / hashes["short"]
+    whole = line.read_bytes()
+    for damage in (
+        lambda: line.write_bytes(b""),
+        lambda: line.write_bytes(whole[:100]),
+        lambda: (objects / "events.parquet").unlink(),
+        lambda: (objects / "bundle.tar.zst").unlink(),
+    ):
+        damage()
+        [one] = fleet.ingest(own_store, small_bundles[:1])
+        assert one.reason is None and line.read_bytes() == whole
+        assert len(own_store.events(hashes["short"])) == own_store.entry(hashes["short"])["events"]
+        assert own_store.bundle(hashes["short"]).kernel
+        [one] = fleet.ingest(own_store, small_bundles[:1])
+        assert not one.is_new
+    later = json.dumps({**json.loads(whole), "format": "nearpage-entry 9"}).encode()
+    line.write_bytes(later)
+    fleet.ingest(own_store, small_bundles[:1])
+    assert line.read_bytes() == later, "what a later nearpage wrote is left alone"
+
+
+def test_names_that_are_no_utf8_stop_nothing(small_bundles: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    good = os.fsencode(many) + b"/caf\xe9.tar.zst"
+    Path(os.fsdecode(good)).write_bytes(small_bundles[0].read_bytes())
+    Path(os.fsdecode(os.fsencode(many) + b"/damaged\xff.tar.zst")).write_bytes(b"no tar")
+    store = fleet.Store.create(tmp_path / "store")
+    done = fleet.ingest(store, [many], machine="caf\udce9")
+    assert [one.reason is None for one in done] == [True, False]
+    [entry] = store.entries().to_pylist()
+    assert (entry["load"], entry["machine"]) == ("caf\\xe9", "caf\\xe9")
+    [row] = store.damaged().to_pylist()
+    assert row["source"].endswith("damaged\\xff.tar.zst")
+    assert cli.main(["ls", "--json", "--store", store.url]) == 0
+    json.loads(capsys.readouterr().out)
+
+
+def test_flipped_bits_of_events_are_an_error(small_store: fleet.Store, tmp_path: Path) -> None:
+    """Not other events."""
+    hash = small_store.hashes()[0]
+    whole = (Path(small_store.url) / "entries" / hash / "events.parquet").read_bytes()
+    true = small_store.events(hash).to_arrow()
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    path = tmp_path / "x.parquet"
+    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    others = 0
+    for _ in range(200):
+        content = bytearray(whole)
+        content[draw.randrange(4, pages)] ^= 1 << draw.randrange(8)
+        path.write_bytes(content)
+        try:
+            others += not fleet.EventFile(path, "damaged").to_arrow().equals(true)
+        except nearpage.StoreError:
+            pass
+    assert others == 0
+
+
+def test_columns_that_there_are_not_are_refused(small_store: fleet.Store) -> None:
+    events = small_store.events(small_store.hashes()[0])
+    for read in (events.to_arrow, events.to_pandas, lambda columns: next(events.batches(columns))):
+        with pytest.raises(nearpage.ArgumentError, match="there is no column 'evnt', expected some of time, cpu") as caught:
+            read(["time", "evnt"])
+        assert caught.value.place == "columns"
+    with pytest.raises(nearpage.ArgumentError, match="rows=0, expected 1 or more"):
+        next(events.batches(rows=0))
+
+
+def test_the_command_ends_with_its_reader(small_store: fleet.Store) -> None:
+    program = "import sys; from nearpage.fleet.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "show", small_store.hashes()[0], "--events", "10000", "--store", small_store.url]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=small_store.url)
+    assert running.stdout is not None and running.stderr is not None
+    running.stdout.readline()
+    running.stdout.close()
+    assert running.stderr.read() == b""
+    assert running.wait() == 141
+
+
+def test_names_are_escaped_where_output_has_no_letters_for_them(small_bundles: list[Path], tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    fleet.ingest(store, small_bundles[:1], load="ラ")
+    program = "import sys; from nearpage.fleet.cli import main; sys.exit(main())"
+    for more, shown in ((), b"\\u30e9"), (("--json",), b'"\\u30e9"'):
+        command = [sys.executable, "-c", program, "ls", *more, "--store", store.url]
+        ended = subprocess.run(command, capture_output=True, cwd=store.url, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert ended.returncode == 0 and shown in ended.stdout, ended
+
+
 def test_damaged_and_later_entries_are_listed_with_the_reason(own_store: fleet.Store) -> None:
     [first, second] = own_store.hashes()
     path = Path(own_store.url) / "catalogue" / f"{first}.json"
@@ -194,6 +290,10 @@ def test_damaged_and_later_entries_are_listed_with_the_reason(own_store: fleet.S
         (json.dumps({**entry, "format": "nearpage-entry 9"}), "a later nearpage wrote it"),
         (json.dumps({**entry, "cpus": "four"}), "cpus is 'four', expected int64"),
         (json.dumps({**entry, "hash": second}), "expected that of its name"),
+        (json.dumps({name: value for name, value in entry.items() if name != "seconds"}), "seconds is not there, expected double"),
+        (json.dumps({**entry, "bundle": None}), "bundle is not there, expected string"),
+        (json.dumps({**entry, "events": 1 << 80}), "events is 1208925819614629174706176, expected int64"),
+        (json.dumps({**entry, "load": "\ud800"}), "expected string"),
     ):
         path.write_text(content)
         assert own_store.entries().column("hash").to_pylist() == [second]

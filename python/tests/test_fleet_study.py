@@ -82,6 +82,10 @@ def test_equal_studies_have_equal_keys() -> None:
         ("\nmachines = [{cpu = 4}]", 2, "there is no key 'cpu', expected name"),
         ("machines = [{cpus = 4, name = 'x'}]", 1, "names 2 machines"),
         ("seeds = [1\n", None, "expected a study in TOML"),
+        (f"seeds = {'[' * 5000}{']' * 5000}", None, "expected a study in TOML"),
+        (f"seeds = [{'9' * 5000}]", None, "expected a study in TOML"),
+        (f"seeds = [0x{'f' * 5000}]", None, "expected a study in TOML"),
+        ("machines = [{cpus = 4, name = 1979-05-27}]", 1, "names 2 machines"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, problem: str) -> None:

@@ -35,6 +35,12 @@ def test_a_scenario_may_be_a_dict() -> None:
     assert "workloads" in str(caught.value) and caught.value.place is not None
     with pytest.raises(nearpage.LabError):
         nearpage.lab.run({"name": None})
+    given["name"] = object()
+    with pytest.raises(nearpage.LabError, match="dict: .*not JSON serializable, expected keys and values of a scenario"):
+        nearpage.lab.run(given)
+    given["name"] = given
+    with pytest.raises(nearpage.LabError, match="dict: "):
+        nearpage.lab.run(given)
 
 
 def test_unknown_scenarios_and_settings_are_told() -> None:
@@ -42,9 +48,9 @@ def test_unknown_scenarios_and_settings_are_told() -> None:
     with pytest.raises(nearpage.LabError) as caught:
         nearpage.lab.run("no-such-scenario")
     assert "memoryless-slab" in (caught.value.expected or "")
-    for over in ({}, {"x": [1]}, {"model": ["linux-2.6"]}):
+    for over in ({}, {"x": [1]}, {"model": ["linux-2.6"]}, {"model": "nearpage"}, {"model": None}):
         with pytest.raises(nearpage.ArgumentError):
-            nearpage.lab.sweep("thp-then-order0", over)
+            nearpage.lab.sweep("thp-then-order0", over)  # type: ignore[arg-type]
 
 
 def test_the_doctor_finds_what_is_slow() -> None:

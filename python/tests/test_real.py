@@ -28,6 +28,10 @@ def test_recordings_are_verified() -> None:
     assert not missing.is_same and "none.tar.zst" in missing.captures.to_dicts()[0]["error"]
     with pytest.raises(nearpage.ArgumentError, match="linux-"):
         nearpage.verify([], "nearpage")
+    with pytest.raises(nearpage.ArgumentError, match="expected a list of paths"):
+        nearpage.verify(BUNDLES / "q612-n2-mixed.tar.zst")  # type: ignore[arg-type]
+    with pytest.raises(nearpage.ArgumentError, match="command='make -j8', expected a list of words"):
+        nearpage.record("make -j8", "x.tar")
 
 
 def test_real_memory_is_measured() -> None:

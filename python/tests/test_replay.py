@@ -162,6 +162,24 @@ def test_a_sweep_has_a_row_for_each_combination(bundle: nearpage.Bundle) -> None
     assert rows[0]["lock_acquisitions"] == 3237 and any(row["is_best"] for row in rows)
 
 
+def test_an_interrupt_ends_tables_of_events(bundle: nearpage.Bundle, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    twin = bundle.twin(tmp_path / "twin", hours=0.02, seed=1)
+    for read in (twin.events().to_arrow, twin.events().to_pandas):
+        interrupted = 0.0
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            interrupted = time.monotonic()
+            _thread.interrupt_main(signal.SIGINT)
+
+        threading.Timer(0.05, interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        assert time.monotonic() - interrupted < 0.2 + 0.5
+    assert twin.events().to_arrow().num_rows == nearpage._nearpage._read_events(twin)
+
+
 def test_an_interrupted_sweep_keeps_what_was_finished(bundle: nearpage.Bundle) -> None:
     over = {"pcp.batch": range(1, 65), "pcp.high_min": range(1, 65)}
     ends = 0.0
@@ -220,5 +238,13 @@ def test_bad_bundles_and_settings_are_told(bundle: nearpage.Bundle, tmp_path: Pa
     for call in (lambda: bundle.replay(repeat=2), lambda: bundle.sweep({}, threads=0), lambda: bundle.replay("linux-2.6")):
         with pytest.raises(nearpage.ArgumentError):
             call()
+    # A text is not its letters, which are numbers here.
+    for values, shown in (("31", "'31'"), (b"31", "b'31'"), (31, "31"), (None, "None")):
+        with pytest.raises(nearpage.ArgumentError, match=f"over: pcp.batch has {shown}, expected a list of values"):
+            bundle.sweep({"pcp.batch": values})  # type: ignore[dict-item]
+    with pytest.raises(nearpage.ArgumentError, match="bundles='x.tar', expected a list of paths"):
+        nearpage.compare_rules("x.tar")
+    with pytest.raises(nearpage.ArgumentError, match="models='nearpage', expected a list of models"):
+        nearpage.compare_rules([], "nearpage")
     with pytest.raises(nearpage.ReplayError, match="is no point of the bound"):
         bundle.bound(points=[(0, 1)])

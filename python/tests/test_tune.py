@@ -196,6 +196,22 @@ def test_bundles_are_measured_once(tmp_path: Path) -> None:
         Bundles.of([shipped, shipped], "linux-6.18", tmp_path)
 
 
+def test_a_bundle_that_was_replaced_is_measured_again(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "bundles"
+    path = tmp_path / "load.tar.zst"
+    names, holds = set(), set()
+    for name in ("q612-n2-mixed", "q612-n4-asym"):
+        path.write_bytes((folder / f"{name}.tar.zst").read_bytes())
+        bundles = Bundles.of([path], "linux-6.18", tmp_path / "tuning")
+        names.add(bundles.name())
+        holds.add(bundles.rows({}, ["load"])["load"]["holds"])
+    # A search of the one does not go on with trials of the other.
+    assert len(names) == len(holds) == 2
+    path.unlink()
+    with pytest.raises(nearpage.ArgumentError, match="expected a bundle"):
+        Bundles.of([path], "linux-6.18", tmp_path / "tuning").rows({}, ["load"])
+
+
 def test_parts_are_all_loads_once() -> None:
     loads = [f"load {at}" for at in range(13)]
     parts = parted(loads, 4, 7)

@@ -83,14 +83,12 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
         "--disable-pip-version-check",
         "--retries=1",
     ]);
-    packages.args(SHORT);
-    if !arguments.short {
-        packages.args(LONG);
-    }
+    let wanted = wanted(arguments.short);
+    packages.args(&wanted);
     if !status(&mut packages)?.success() {
         println!(
-            "SKIPPED: the package for Python is not tested: pip did not get {} (its message is above; a package index is needed once)",
-            SHORT.join(", ")
+            "SKIPPED: the package for Python is not tested: pip did not get all of {} (its message is above; a package index is needed once)",
+            wanted.join(", ")
         );
         return Ok(());
     }
@@ -113,6 +111,11 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
         step("stubtest", stubtest.current_dir(&venv))?;
     }
     Ok(())
+}
+
+/// The packages of the short form, or of both.
+fn wanted(is_short: bool) -> Vec<&'static str> {
+    if is_short { SHORT.to_vec() } else { [&SHORT[..], &LONG].concat() }
 }
 
 /// What there is not, and how it comes.
@@ -168,6 +171,12 @@ mod tests {
         assert!(told.contains("no-such-python") && told.contains("apt install"), "{told}");
         // A program that does not know Python.
         assert!(missing(&"false".into()).is_some());
+    }
+
+    #[test]
+    fn what_pip_is_to_get_is_named() {
+        assert!(wanted(false).contains(&"polars") && wanted(false).contains(&"pytest"));
+        assert_eq!(wanted(true), SHORT);
     }
 
     #[test]

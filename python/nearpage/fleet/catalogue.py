@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..errors import StoreError
 
-__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "read_entry", "sorted_table", "table_of"]
+__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "is_later", "read_entry", "sorted_table", "table_of", "text"]
 
 #: What an entry says that it is.
 FORMAT = "nearpage-entry 1"
@@ -44,6 +44,8 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
+#: What is null where it is not known.
+_MAY_LACK = ("arch", "fidelity", "fidelity_model", "trace_bytes", "trace_packed_bytes")
 _PYTHON: dict[pa.DataType, Any] = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
 
 
@@ -56,15 +58,48 @@ def read_entry(content: bytes, place: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{place}: is damaged, expected {expected}", place, expected) from error
     if form != FORMAT:
-        what = f"{FORMAT} (a later nearpage wrote it)" if str(form).startswith("nearpage-entry ") else expected
+        what = f"{FORMAT} (a later nearpage wrote it)" if is_later(content) else expected
         raise StoreError(f"{place}: has format {form!r}, expected {what}", place, what)
     for name, (kind, _) in COLUMNS.items():
         value = entry.get(name)
-        if value is not None and (not isinstance(value, _PYTHON[kind]) or isinstance(value, bool) != (kind == pa.bool_())):
+        if value is None and name not in _MAY_LACK:
+            raise StoreError(f"{place}: {name} is not there, expected {kind}", place, str(kind))
+        if value is not None and not _is_of(kind, value):
             raise StoreError(f"{place}: {name} is {value!r}, expected {kind}", place, str(kind))
     if entry.get("hash") != place.rpartition("/")[2].partition(".")[0]:
         raise StoreError(f"{place}: is the entry {entry.get('hash')!r}, expected that of its name", place, expected)
     return dict(entry)
+
+
+def _is_of(kind: pa.DataType, value: object) -> bool:
+    if not isinstance(value, _PYTHON[kind]) or isinstance(value, bool) != (kind == pa.bool_()):
+        return False
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    # Half of a surrogate pair is no text.
+    return not isinstance(value, str) or value == text(value)
+
+
+def is_later(content: bytes) -> bool:
+    """Whether an entry is of a later version."""
+    try:
+        form = json.loads(content)["format"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return str(form).startswith("nearpage-entry ") and form != FORMAT
+
+
+def text(given: str) -> str:
+    """A text that can be written: bytes of a name that are no UTF-8 are escaped, and so is half of a surrogate pair."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return given.encode(errors="surrogateescape" if _is_of_bytes(given) else "backslashreplace").decode(errors="backslashreplace")
+    return given
+
+
+def _is_of_bytes(given: str) -> bool:
+    return all(not 0xD800 <= ord(of) < 0xDC80 and not 0xDD00 <= ord(of) < 0xE000 for of in given)
 
 
 def table_of(entries: Iterable[dict[str, Any]]) -> pa.Table:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
+from ..errors import StoreError
 from .files import Files, process_is_gone, this_process
 from .study import canonical
 
@@ -43,7 +44,8 @@ class Claim:
     def beat(self, count: int) -> None:
         """Shows that this process is still at it, if the claim is still there."""
         name = _name(self.key, self.generation)
-        with contextlib.suppress(OSError):
+        # Libraries of object stores raise errors of their own kinds. The next beat tries again.
+        with contextlib.suppress(Exception):
             if json.loads(self.files.read(name)).get("token") == self.content["token"]:
                 self.files.replace(name, canonical({**self.content, "beat": count}).encode())
 
@@ -65,7 +67,10 @@ def _name(key: str, generation: int) -> str:
 
 
 def take(files: Files, key: str, unchanged: str | None = None) -> Union[Claim, Busy]:
-    """Claims a key. ``unchanged`` is the state that the caller has seen for the length of a lease: whose that is, is dead."""
+    """Claims a key. ``unchanged`` is the state that the caller has seen for the length of a lease: whose that is, is dead.
+
+    Raises :class:`nearpage.StoreError` for a key that too many workers were lost with.
+    """
     content = {**this_process(), "token": secrets.token_hex(8), "beat": 0}
     generation = 0
     state = ""
@@ -79,12 +84,22 @@ def take(files: Files, key: str, unchanged: str | None = None) -> Union[Claim, B
             # It was given up meanwhile.
             continue
         state = f"{generation}:{hashlib.sha256(found).hexdigest()[:16]}"
-        if state != unchanged and not _is_of_nobody(found):
+        if state != unchanged and not _is_of_nobody(found) and not _is_taken_over(files, key, generation):
             return Busy(state)
         generation += 1
         if generation == _GENERATIONS:
-            break
+            place, expected = _name(key, 0), f"up to {_GENERATIONS - 1} (delete claims/{key[:2]}/{key}.* to try again)"
+            raise StoreError(f"{place}: {_GENERATIONS} workers were lost with this key, expected {expected}", place, expected)
     return Busy(state)
+
+
+def _is_taken_over(files: Files, key: str, generation: int) -> bool:
+    """Whether one that waited for a lease found a claim dead: there is a next one then, which is the one to watch."""
+    try:
+        files.read(_name(key, generation + 1))
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_of_nobody(content: bytes) -> bool:

@@ -4,7 +4,9 @@ input is wrong."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -34,9 +36,20 @@ _ELSEWHERE = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names have any letters, wherever they are shown.
+            stream.reconfigure(errors="backslashreplace")
     try:
         parsed = _parser(given).parse_args(given)
-        return int(parsed.command(parsed) or 0)
+        status = int(parsed.command(parsed) or 0)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Who reads has enough. Python writes what is left when it ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except RunError as error:
         print(f"nearpage-fleet: {error}", file=sys.stderr)
         for key, reason in list(error.failures.items())[:20]:
@@ -159,7 +172,7 @@ def _ls(arguments: argparse.Namespace) -> int:
     store = Store.open(arguments.store)
     entries, damaged = store.entries().to_pylist(), store.damaged().to_pylist()
     if arguments.json:
-        print(json.dumps({"schema": 1, "entries": entries, "damaged": damaged}, ensure_ascii=False, indent=1))
+        _print_json({"schema": 1, "entries": entries, "damaged": damaged})
         return 0
     rows: list[tuple[str, ...]] = [("hash", "load", "kernel", "machine", "seconds", "events", "lost", "fidelity %")]
     for of in entries:
@@ -172,6 +185,11 @@ def _ls(arguments: argparse.Namespace) -> int:
         print(f"damaged: {_shown(one['source'])}: {_shown(one['reason'])}")
     print(f"{len(entries)} entries, {len(damaged)} damaged")
     return 0
+
+
+def _print_json(document: object) -> None:
+    is_any = str(sys.stdout.encoding).lower().replace("-", "") == "utf8"
+    print(json.dumps(document, ensure_ascii=not is_any, indent=1))
 
 
 def _print_table(rows: list[tuple[str, ...]], numbers_from: int) -> None:
@@ -193,7 +211,7 @@ def _show(arguments: argparse.Namespace) -> int:
     for event in first:
         event["time"] = event["time"].value if hasattr(event["time"], "value") else int(event["time"].total_seconds() * 1e9)
     if arguments.json:
-        print(json.dumps({**entry, **({"first_events": first} if first else {})}, ensure_ascii=False, indent=1))
+        _print_json({**entry, **({"first_events": first} if first else {})})
         return 0
     for name, value in entry.items():
         if name != "format":

@@ -8,6 +8,7 @@ a name of its own and then linked; on an object store it is put with the conditi
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import secrets
@@ -69,10 +70,14 @@ _known: dict[str, str] = {}
 
 
 def _boot() -> str:
+    """Where numbers of processes mean the same: this boot of this machine, and within it this PID namespace. Containers of one machine
+    do not see each other's processes."""
     if "boot" not in _known:
-        _known["boot"] = "unknown"
+        parts = []
         with contextlib.suppress(OSError):
-            _known["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+            parts.append(os.readlink("/proc/self/ns/pid"))
+        _known["boot"] = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
     return _known["boot"]
 
 
@@ -96,10 +101,9 @@ def this_process() -> dict[str, Any]:
 
 
 def process_is_gone(process: dict[str, Any]) -> bool:
-    """Whether a process of this machine is no more. Of other machines nothing is known."""
+    """Whether a process of this machine is no more. Of other machines and containers nothing is known."""
     if process.get("boot") != _boot() or not isinstance(process.get("pid"), int):
         return False
-    # Another PID namespace of the same kernel shows other processes: its start tells them apart only if the number is taken.
     return _begun(process["pid"]) != process.get("begun")
 
 

@@ -8,7 +8,6 @@ catalogue last: cut off anywhere, an entry is there wholly or not at all, and th
 from __future__ import annotations
 
 import bz2
-import contextlib
 import errno
 import gzip
 import hashlib
@@ -113,7 +112,7 @@ def ingest(
 
 def _one(store: Store, path: Path, load: str | None, machine: str | None, redactor: Redactor | None) -> Ingested:
     source = os.path.abspath(path)
-    shown = redactor.name(source) if redactor else str(path)
+    shown = redactor.name(source) if redactor else catalogue.text(str(path))
     damaged = f"damaged/{hashlib.sha256(shown.encode(errors='surrogateescape')).hexdigest()[:32]}.json"
     with tempfile.TemporaryDirectory(prefix="nearpage-fleet-") as folder:
         try:
@@ -123,35 +122,63 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
                 redactor.bundle(_members(path, _root(path)), bundle, shown)
             look = _look(bundle)
         except _DAMAGE as error:
-            return _note(store, damaged, shown, path, error)
+            return _note(store, damaged, shown, path, folder, redactor, error)
         content = look.hash
         known = f"catalogue/{content}.json"
-        with contextlib.suppress(FileNotFoundError):
-            store.files.read(known)
+        is_there = _is_there(store, content)
+        if is_there:
             store.files.delete(damaged)
             return Ingested(shown, content, False, None)
         try:
             entry, files = _read(bundle, Path(folder), look, redactor)
         except _DAMAGE as error:
-            return _note(store, damaged, shown, path, error)
-        entry["load"] = load or (redactor.name(_load(path)) if redactor else _load(path))
-        entry["machine"] = machine or _described(entry)
+            return _note(store, damaged, shown, path, folder, redactor, error)
+        entry["load"] = catalogue.text(load or (redactor.name(_load(path)) if redactor else _load(path)))
+        entry["machine"] = catalogue.text(machine or _described(entry))
         for name, local in files.items():
             store.files.publish(name, local)
-        is_new = store.files.create(known, canonical(entry).encode())
+        line = canonical(entry).encode()
+        is_new = store.files.create(known, line)
+        if not is_new and not _is_there(store, content):
+            # What is there is damaged.
+            store.files.replace(known, line)
+            is_new = True
     store.files.delete(damaged)
     return Ingested(shown, content, is_new, None)
 
 
-def _note(store: Store, name: str, shown: str, path: Path, error: Exception) -> Ingested:
+def _is_there(store: Store, content: str) -> bool:
+    """Whether there is an entry, with its objects. One that is damaged, as after a crash of its machine, is taken in again."""
+    name = f"catalogue/{content}.json"
+    try:
+        line = store.files.read(name)
+    except FileNotFoundError:
+        return False
+    if catalogue.is_later(line):
+        return True
+    try:
+        entry = catalogue.read_entry(line, name)
+    except StoreError:
+        return False
+    return {entry["bundle"], f"entries/{content}/events.parquet"} <= set(store.files.names(f"entries/{content}"))
+
+
+def _note(
+    store: Store, name: str, shown: str, path: Path, folder: str, redactor: Redactor | None, error: Exception
+) -> Ingested:
     """Notes why a bundle could not be taken in. That the store is full is no fault of a bundle."""
     if isinstance(error, OSError):
         is_elsewhere = error.filename is not None and not str(error.filename).startswith(str(path))
         if is_elsewhere or error.errno in _FULL:
             raise error
     reason = str(error) or type(error).__name__
-    for personal in (os.path.abspath(path), str(path), os.path.basename(path)):
+    if redactor and isinstance(error, OSError) and error.strerror:
+        # Names of files within a bundle can be personal.
+        reason = error.strerror
+    # What is redacted is read from a folder of ours, wherever that is.
+    for personal in (os.path.abspath(path), str(path), os.path.basename(path), *([folder] if redactor else [])):
         reason = reason.replace(personal, shown)
+    reason = catalogue.text(reason)
     store.files.replace(name, canonical({"source": shown, "reason": reason, "version": _nearpage.__version__}).encode())
     return Ingested(shown, None, False, reason)
 

@@ -50,6 +50,7 @@ class Bundles:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._known = Known(self.folder / "measured.jsonl")
         self._prepared: dict[str, Any] = {}
+        self._contents: dict[str, str] = {}
         self._lock = threading.Lock()
 
     @staticmethod
@@ -69,14 +70,36 @@ class Bundles:
         return {name: name for name in self.paths}
 
     def name(self) -> str:
+        contents = [self._content(entry) for entry in sorted(self.paths)]
+        return f"{self._rules()} {_hash({'contents': contents})[:16]}"
+
+    def _rules(self) -> str:
         return f"{self.model} {_nearpage.__version__} {_nearpage.model_version(self.model)}"
+
+    def _content(self, entry: str) -> str:
+        """A hash of a bundle as it is packed: another file may have its name next time."""
+        known = self._contents.get(entry)
+        if known is None:
+            path = self.paths[entry]
+            files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+            of = hashlib.sha256()
+            try:
+                for file in files:
+                    of.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode(errors="surrogateescape"))
+                    with file.open("rb") as source:
+                        while part := source.read(1 << 20):
+                            of.update(part)
+            except OSError as error:
+                raise ArgumentError(f"{path}: {error}, expected a bundle", str(path), "a bundle") from error
+            known = self._contents.setdefault(entry, of.hexdigest())
+        return known
 
     def rows(self, settings: Settings, entries: Sequence[str]) -> dict[str, Row]:
         with ThreadPoolExecutor(self.threads) as pool:
             return dict(zip(entries, pool.map(lambda entry: self._row(settings, entry), entries)))
 
     def _row(self, settings: Settings, entry: str) -> Row:
-        key = {"entry": entry, "settings": settings, "of": self.name()}
+        key = {"entry": entry, "content": self._content(entry), "settings": settings, "of": self._rules()}
         known = self._known.get(key)
         if known is None:
             with self._lock:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from .figures import DAMPING, Figure
+from .figures import DAMPING, FIGURES, Figure
 
 Row = Mapping[str, Any]
 
@@ -76,13 +77,47 @@ def rows_of(results: object) -> list[Row]:
     if not isinstance(results, Sequence) and not hasattr(results, "to_pylist"):
         import pyarrow
 
-        table = pyarrow.table(results)
+        try:
+            table = pyarrow.table(results)
+        except (TypeError, ValueError, pyarrow.ArrowException) as error:
+            accepted = "a table, or a list of rows"
+            raise ArgumentError(f"results: {error}, expected {accepted}", "results", accepted) from error
     rows: list[Row] = list(table) if isinstance(table, Sequence) else table.to_pylist()
-    missing = [name for name in NEEDED if rows and name not in rows[0]]
+    for at, row in enumerate(rows):
+        _check(at, row)
+    return rows
+
+
+def _check(at: int, row: object) -> None:
+    """Refuses what is no row of results."""
+    if not isinstance(row, Mapping):
+        accepted = f"a row with the columns {', '.join(NEEDED)} and figures"
+        raise ArgumentError(f"results: row {at} is {row!r:.60}, expected {accepted}", "results", accepted)
+    missing = [name for name in NEEDED if name not in row]
     if missing:
         accepted = f"columns {', '.join(NEEDED)} and figures"
         raise ArgumentError(f"results: there is no column {', '.join(missing)}, expected {accepted}", "results", accepted)
-    return rows
+    wrong = {name: "a number from 0 on, or null" for name in FIGURES if not _is_number(row.get(name))}
+    if not _is_number(row["seed"]) or isinstance(row["seed"], float) and not row["seed"].is_integer():
+        wrong["seed"] = "a whole number, or null"
+    if not _is_object(row["settings"]):
+        wrong["settings"] = "a JSON object, such as {}"
+    for name, accepted in wrong.items():
+        raise ArgumentError(f"results: row {at} has {name} {row[name]!r:.60}, expected {accepted}", "results", accepted)
+
+
+def _is_number(value: object) -> bool:
+    # What a figure could not be (NaN, infinite) is as if it was not measured.
+    return value is None or isinstance(value, numbers.Real) and not isinstance(value, bool) and not value < 0
+
+
+def _is_object(value: object) -> bool:
+    if value in (None, "", "{}"):
+        return True
+    try:
+        return isinstance(value, str) and isinstance(json.loads(value), dict)
+    except ValueError:
+        return False
 
 
 def baseline_of(rows: Iterable[Row], wanted: Variant | str | None) -> Variant:

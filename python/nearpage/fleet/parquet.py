@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Union
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import StoreError
+from ..errors import ArgumentError, StoreError
 
 __all__ = ["COLUMNS", "EventFile", "write_events"]
 
@@ -52,6 +52,8 @@ def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | N
         compression_level=_LEVEL,
         use_dictionary=[name for name in COLUMNS if name not in _ENCODINGS],
         column_encoding=_ENCODINGS,
+        # The reader of Parquet takes most flipped bits for other values.
+        write_page_checksum=True,
     ) as writer:
         waiting: list[pa.Table] = []
         rows = 0
@@ -80,7 +82,7 @@ class EventFile:
     def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
         self.place = place
         with self._judged():
-            self._file = pq.ParquetFile(source)
+            self._file = pq.ParquetFile(source, page_checksum_verification=True)
         names = self._file.schema_arrow.names
         kinds = {name: self._file.schema_arrow.field(name).type for name in names}
         wrong = [name for name, kind in COLUMNS.items() if kinds.get(name) != kind]
@@ -102,12 +104,27 @@ class EventFile:
 
     def batches(self, columns: list[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """Batches of up to so many rows; memory does not grow with the trace."""
+        if rows < 1:
+            raise ArgumentError(f"rows={rows}, expected 1 or more", "rows", "1 or more")
+        # More than there are need no more room.
+        rows = min(rows, max(len(self), 1))
+        self._check(columns)
         with self._judged():
             yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
 
+    def _check(self, columns: list[str] | None) -> None:
+        """The reader of Parquet leaves out columns that there are not, without a word."""
+        for name in columns or ():
+            if name not in COLUMNS:
+                expected = f"some of {', '.join(COLUMNS)}"
+                raise ArgumentError(f"columns: there is no column {name!r}, expected {expected}", "columns", expected)
+
     def to_arrow(self, columns: list[str] | None = None) -> pa.Table:
+        self._check(columns)
         with self._judged():
-            return self._file.read(columns=columns)
+            # Not all at once: Ctrl-C is heard between groups.
+            groups = [self._file.read_row_group(at, columns=columns) for at in range(self._file.num_row_groups)]
+            return pa.concat_tables(groups) if groups else self._file.read(columns=columns)
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
         return self.to_arrow(columns).to_pandas()

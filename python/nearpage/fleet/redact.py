@@ -30,8 +30,13 @@ _META = (
     "event_counts event_lines lost_lines"
 ).split()
 
+#: The folders of captures; names of others are a user's.
+_CAPTURES = ("before", "cmdend", "after")
 #: What is kept of a capture as it is: figures of the kernel.
-_FIGURES = "zoneinfo zoneinfo.again buddyinfo pagetypeinfo vmstat meminfo sysctl sysfs".split()
+_FIGURES = "zoneinfo zoneinfo.again buddyinfo pagetypeinfo vmstat meminfo".split()
+
+#: What is kept of settings: those about memory. Others are names of machines and paths.
+_LINES = {"sysctl": re.compile(rb"vm\."), "sysfs": re.compile(rb"/sys/(?:devices/system|kernel/mm|module/page_\w+)/")}
 
 #: Names that kernels give to their own threads.
 _KERNEL = re.compile(
@@ -79,8 +84,11 @@ class Redactor:
 
     def line(self, line: bytes) -> bytes | None:
         """A line of a trace without what is personal, or None if nothing is known of it."""
-        if line.startswith(b"#") or _LOST.match(line):
+        if _LOST.match(line):
             return line
+        # A reader skips comments; of perf they have the machine's name and the command line.
+        if line.startswith(b"#"):
+            return None
         found = _LINE.match(line)
         if not found:
             return None
@@ -109,11 +117,17 @@ class Redactor:
 
     def file(self, name: str, content: Callable[[], bytes]) -> bytes | None:
         """A file of a bundle beside its trace, or None if it is left out."""
-        last = name.rpartition("/")[2]
+        folder, _, last = name.rpartition("/")
         if name == "meta.json":
             return self._meta(content())
-        if name == "samples.txt" or last in _FIGURES and "/" in name:
+        if name == "samples.txt":
             return content()
+        if folder not in _CAPTURES:
+            return None
+        if last in _FIGURES:
+            return content()
+        if last in _LINES:
+            return b"".join(line for line in content().splitlines(keepends=True) if _LINES[last].match(line))
         if last == "version":
             found = re.match(rb"Linux version \S+", content())
             return found[0] + b"\n" if found else b""

@@ -242,7 +242,7 @@ def read_results(args: argparse.Namespace) -> Any:
             import pyarrow.parquet
 
             return pyarrow.parquet.read_table(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, NotImplementedError) as error:
             raise ArgumentError(f"{path}: {error}, expected results in Parquet, or JSON of rows", str(path), "Parquet, or JSON of rows") from error
     from . import Store, Study
 

@@ -171,6 +171,8 @@ def run(
     """
     if not lease > 0:
         raise ArgumentError(f"lease={lease}, expected seconds above 0", "lease", "seconds above 0")
+    if chunk is not None and chunk < 1:
+        raise ArgumentError(f"chunk={chunk}, expected 1 or more", "chunk", "1 or more")
     tasks = {task.key: task for task in store.tasks(study)}
     finished = store.finished()
     missing = {key: task for key, task in tasks.items() if key not in finished}

@@ -157,7 +157,7 @@ class Store:
 
     def _cached(self) -> pa.Table:
         try:
-            table = pq.read_table(io.BytesIO(self.files.read(_CACHE)))
+            table = pq.read_table(io.BytesIO(self.files.read(_CACHE)), page_checksum_verification=True)
             return table.select(list(catalogue.COLUMNS)).cast(catalogue.SCHEMA)
         # It can be made again whatever is wrong with it.
         except (FileNotFoundError, pa.ArrowException, OSError, ValueError, KeyError):
@@ -165,7 +165,7 @@ class Store:
 
     def _keep(self, entries: pa.Table) -> None:
         content = io.BytesIO()
-        pq.write_table(entries, content, compression="zstd")
+        pq.write_table(entries, content, compression="zstd", write_page_checksum=True)
         # A reader that may not write reads all the same.
         with contextlib.suppress(OSError):
             self.files.replace(_CACHE, content.getvalue())

@@ -129,6 +129,9 @@ class Study:
             line = re.search(r"line (\d+)", str(error))
             where = f"{place}:{line[1]}" if line else place
             raise StudyError(f"{where}: {error}, expected a study in TOML", where, "a study in TOML") from error
+        except (RecursionError, ValueError) as error:
+            # Lists in lists in lists, and numbers of thousands of digits.
+            raise StudyError(f"{place}: {error}, expected a study in TOML", place, "a study in TOML") from error
         for key in content:
             if key not in _KEYS:
                 where = f"{place}:{_line_of(text, key) or 1}"
@@ -143,6 +146,9 @@ class Study:
             lines = (_line_of(text, key) for key in (error.key, error.place) if key)
             where = f"{place}:{next(filter(None, lines), 1)}" if error.key else place
             raise StudyError(f"{where}: {error}", where, error.expected, error.key) from None
+        except (RecursionError, ValueError) as error:
+            # Numbers that are too long to be shown.
+            raise StudyError(f"{place}: {error}, expected a study in TOML", place, "a study in TOML") from error
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON has it."""
@@ -264,7 +270,7 @@ def _machine(given: object) -> dict[str, object]:
             raise _wrong("machines", f"there is no key {key!r}", ", ".join(_MACHINE_KEYS), str(key))
     sources = [key for key in _MACHINE_KEYS[:4] if key in given]
     if len(sources) != 1:
-        raise _wrong("machines", f"{canonical(dict(given))} names {len(sources)} machines", "one of name, short_form, numactl and cpus")
+        raise _wrong("machines", f"{dict(given)!r} names {len(sources)} machines", "one of name, short_form, numactl and cpus")
     machine = {"map_cpus": "socket", "repeat": 1, **given}
     for key in ("cpus", "repeat"):
         count = machine.get(key, 1)
