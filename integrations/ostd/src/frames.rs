@@ -63,9 +63,12 @@ struct Boot {
 
 static BOOT: TicketLock<Ostd, Boot> =
     TicketLock::new(Boot { machine: Machine::new(), memory: EarlyMemory::new() });
-/// Where what OSTD allocated before there was an allocator lies: frames from here, to here.
-static EARLY_START: AtomicU64 = AtomicU64::new(u64::MAX);
-static EARLY_END: AtomicU64 = AtomicU64::new(0);
+/// What OSTD allocated before there was an allocator lies among so many frames from the first on.
+static EARLY_START: AtomicU64 = AtomicU64::new(0);
+static EARLY_FRAMES: AtomicU64 = AtomicU64::new(0);
+/// A bit for each of them: whether OSTD has it still. A free looks here, since to ask the allocator takes longer.
+static EARLY_LEFT: [AtomicU64; EARLY_WORDS] = [const { AtomicU64::new(0) }; EARLY_WORDS];
+const EARLY_WORDS: usize = 1024;
 /// Whether anything larger than a block was allocated: such a range is of blocks of several orders.
 static HAS_RANGES: AtomicBool = AtomicBool::new(false);
 /// OSTD does not move frames, and does not tell kinds of them apart: all have the type whose lists frees look at first.
@@ -142,23 +145,53 @@ fn boot() -> Option<&'static Pages<'static, Ostd>> {
 /// What OSTD allocated before this lies in gaps between what it gave, and may be freed later: it is memory, and taken.
 fn own_gaps(memory: &mut EarlyMemory<64>) -> Result<(), EarlyError> {
     const FIRST: u64 = 1 << 20;
-    const LARGEST: u64 = 256 << 20;
+    /// Others are holes of the machine.
+    const LARGEST: u64 = EARLY_WORDS as u64 * 64 * PAGE_SIZE as u64;
     let mut gaps = [(0, 0); 64];
     let mut count = 0;
     let mut end = FIRST;
     for range in memory.ranges().filter(|range| range.start >= FIRST) {
-        if range.start > end && range.start - end <= LARGEST {
+        let first = if count > 0 { gaps[0].0 } else { end };
+        if range.start > end && range.start - first <= LARGEST {
             gaps[count] = (end, range.start - end);
             count += 1;
         }
         end = range.end;
     }
-    gaps[..count].iter().try_for_each(|&(start, length)| {
-        EARLY_START.fetch_min(start / PAGE_SIZE as u64, Ordering::Relaxed);
-        EARLY_END.fetch_max((start + length) / PAGE_SIZE as u64, Ordering::Relaxed);
-        memory.reserve(start, length)?;
-        memory.add(start, length)
+    let gaps = &gaps[..count];
+    let frames = |&(start, length): &(u64, u64)| {
+        start / PAGE_SIZE as u64..(start + length) / PAGE_SIZE as u64
+    };
+    if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
+        let first = frames(first).start;
+        EARLY_START.store(first, Ordering::Relaxed);
+        EARLY_FRAMES.store(frames(last).end - first, Ordering::Relaxed);
+    }
+    gaps.iter().try_for_each(|gap| {
+        frames(gap).for_each(|frame| note_early(frame, true));
+        memory.reserve(gap.0, gap.1)?;
+        memory.add(gap.0, gap.1)
     })
+}
+
+/// Notes whether OSTD has a frame still since before there was an allocator.
+fn note_early(frame: u64, is_left: bool) {
+    let at = frame.wrapping_sub(EARLY_START.load(Ordering::Relaxed));
+    if at < EARLY_FRAMES.load(Ordering::Relaxed) {
+        let (word, bit) = (&EARLY_LEFT[at as usize / 64 % EARLY_WORDS], 1 << (at % 64));
+        match is_left {
+            true => word.fetch_or(bit, Ordering::Relaxed),
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+}
+
+/// Whether OSTD has a frame still since before there was an allocator.
+#[inline(always)]
+fn is_early(frame: Pfn) -> bool {
+    let at = frame.0.wrapping_sub(EARLY_START.load(Ordering::Relaxed));
+    at < EARLY_FRAMES.load(Ordering::Relaxed)
+        && EARLY_LEFT[at as usize / 64 % EARLY_WORDS].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
 }
 
 #[inline(always)]
@@ -202,10 +235,7 @@ impl GlobalFrameAllocator for Frames {
         let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
         let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
         let range = PfnRange { start, end: Pfn(start.0 + count) };
-        let is_early = start.0 >= EARLY_START.load(Ordering::Relaxed)
-            && start.0 < EARLY_END.load(Ordering::Relaxed);
-        if is_early && !pages.is_online(start) {
-            // Of the time before there was an allocator.
+        if is_early(start) {
             return self.add_free_memory(addr, size);
         }
         if HAS_RANGES.load(Ordering::Relaxed) {
@@ -228,6 +258,7 @@ impl GlobalFrameAllocator for Frames {
             pages.free_range(range).expect("it was allocated");
         } else {
             pages.online(range).expect("it is new");
+            (range.start.0..range.end.0).for_each(|frame| note_early(frame, false));
         }
     }
 }
