@@ -97,9 +97,10 @@ impl PartialLists {
         frames: ZoneFrames<'m>,
         of: Migratetype,
     ) -> impl Iterator<Item = (Place, u32)> + use<'m> {
-        let heads = self.heads[of.index()];
-        let places = (0..FILLS).flat_map(|fill| (0..ORDERS).map(move |order| (fill, order)));
-        places.flat_map(move |(fill, order)| {
+        let (heads, orders) = (self.heads[of.index()], self.orders[of.index()]);
+        let places = (0..FILLS * ORDERS).map(|at| (at / ORDERS, at % ORDERS));
+        let with_some = places.filter(move |&(fill, order)| orders[fill] >> order & 1 == 1);
+        with_some.flat_map(move |(fill, order)| {
             let place = Place { of, fill, largest: Order(order as u8) };
             frames.pageblocks_from(heads[fill][order]).map(move |first| (place, first))
         })
