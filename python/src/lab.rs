@@ -111,22 +111,18 @@ fn failed(place: &str, error: &LabError) -> PyErr {
     }
 }
 
+/// A dict as TOML has it. The error is for what JSON has no word for, such as objects and dicts that have themselves, or TOML.
+fn toml_of(py: Python<'_>, dict: &Bound<'_, PyDict>) -> Result<String, String> {
+    let dumps = || py.import("json")?.call_method1("dumps", (dict,))?.extract::<String>();
+    let json = dumps().map_err(|error: PyErr| error.value(py).to_string())?;
+    let value: toml::Value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
+    toml::to_string(&value).map_err(|error| error.to_string())
+}
+
 /// A scenario by its name, of a file, or of a dict with what the file would say.
 fn scenario(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Scenario> {
     if let Ok(dict) = given.cast::<PyDict>() {
-        // What JSON has no word for: objects, dicts that have themselves.
-        let text = py
-            .import("json")?
-            .call_method1("dumps", (dict,))
-            .map_err(|error| error.value(py).to_string());
-        let text =
-            text.and_then(|text| text.extract::<String>().map_err(|error| error.to_string()));
-        let toml = text.and_then(|text| {
-            serde_json::from_str::<toml::Value>(&text).map_err(|error| error.to_string())
-        });
-        let toml =
-            toml.and_then(|value| toml::to_string(&value).map_err(|error| error.to_string()));
-        let toml = toml.map_err(|error| {
+        let toml = toml_of(py, dict).map_err(|error| {
             let expected = "keys and values of a scenario file";
             Class::Lab.error(Some("dict".into()), format!("dict: {error}, expected {expected}"))
         })?;

@@ -58,7 +58,7 @@ def read_entry(content: bytes, place: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{place}: is damaged, expected {expected}", place, expected) from error
     if form != FORMAT:
-        what = f"{FORMAT} (a later nearpage wrote it)" if is_later(content) else expected
+        what = f"{FORMAT} (a later nearpage wrote it)" if _is_of_another(form) else expected
         raise StoreError(f"{place}: has format {form!r}, expected {what}", place, what)
     for name, (kind, _) in COLUMNS.items():
         value = entry.get(name)
@@ -86,6 +86,10 @@ def is_later(content: bytes) -> bool:
         form = json.loads(content)["format"]
     except (ValueError, KeyError, TypeError):
         return False
+    return _is_of_another(form)
+
+
+def _is_of_another(form: object) -> bool:
     return str(form).startswith("nearpage-entry ") and form != FORMAT
 
 

@@ -31,7 +31,7 @@ from .redact import Redactor
 from .store import Store
 from .study import canonical
 
-__all__ = ["Ingested", "bundles_in", "ingest"]
+__all__ = ["Ingested", "bundles_in", "content_hash", "ingest"]
 
 _PACKED = {b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz", b"BZh": "bz2"}
 _ENDINGS = (".tar", ".tar.zst", ".tar.gz", ".tgz", ".tar.bz2")
@@ -125,8 +125,7 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
             return _note(store, damaged, shown, path, folder, redactor, error)
         content = look.hash
         known = f"catalogue/{content}.json"
-        is_there = _is_there(store, content)
-        if is_there:
+        if _is_there(store, content):
             store.files.delete(damaged)
             return Ingested(shown, content, False, None)
         try:
@@ -264,6 +263,14 @@ def _look(path: Path) -> _Look:
     parts = sorted((_within(name, root), of) for name, of in parts)
     whole = hashlib.sha256(canonical(parts).encode(errors="surrogateescape"))
     return _Look(whole.hexdigest(), meta, trace_bytes)
+
+
+def content_hash(path: Path) -> str:
+    """The hash of a bundle's files, however they are packed."""
+    try:
+        return _look(path).hash
+    except _DAMAGE as error:
+        raise ArgumentError(f"{path}: {error}, expected a bundle", str(path), "a bundle") from error
 
 
 def _document(content: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _nearpage
 from ..errors import ArgumentError
+from .ingest import content_hash
 from .pairs import Row
 from .space import Settings
 
@@ -77,21 +78,10 @@ class Bundles:
         return f"{self.model} {_nearpage.__version__} {_nearpage.model_version(self.model)}"
 
     def _content(self, entry: str) -> str:
-        """A hash of a bundle as it is packed: another file may have its name next time."""
+        """The hash of a bundle: another one may have its name next time."""
         known = self._contents.get(entry)
         if known is None:
-            path = self.paths[entry]
-            files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-            of = hashlib.sha256()
-            try:
-                for file in files:
-                    of.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode(errors="surrogateescape"))
-                    with file.open("rb") as source:
-                        while part := source.read(1 << 20):
-                            of.update(part)
-            except OSError as error:
-                raise ArgumentError(f"{path}: {error}, expected a bundle", str(path), "a bundle") from error
-            known = self._contents.setdefault(entry, of.hexdigest())
+            known = self._contents.setdefault(entry, content_hash(self.paths[entry]))
         return known
 
     def rows(self, settings: Settings, entries: Sequence[str]) -> dict[str, Row]:
