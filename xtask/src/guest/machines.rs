@@ -16,13 +16,11 @@ pub struct Machine {
     pub distances: &'static [&'static [u8]],
     /// Memory in MiB that is plugged in while a process runs, and the node.
     pub plugged: Option<(u32, u32)>,
-    /// What runs of the host's test suites. What they deny or limit is denied and limited there, or they fail
-    /// (`NEARPAGE_OWN_MACHINE`).
-    pub suites: &'static [Part],
 }
 
-/// All suites, as far as they fit emulated machines.
-const ALL_SUITES: &[Part] = &[Part::whole(&THREADS), Part::whole(&MEMORY), Part::whole(&SLAB)];
+/// What runs of the host's test suites: all of them, as far as they fit emulated machines. What they deny or limit is denied and
+/// limited there, or they fail (`NEARPAGE_OWN_MACHINE`).
+pub const ALL_SUITES: [Part; 3] = [Part::whole(&THREADS), Part::whole(&MEMORY), Part::whole(&SLAB)];
 /// Runs while memory and a CPU come and go.
 pub const BESIDE: Part = Part { name: "beside", modules: &["stress"], ..Part::whole(&THREADS) };
 
@@ -33,28 +31,24 @@ pub const MACHINES: [Machine; 4] = [
         nodes: &[(1024, 1), (768, 1)],
         distances: &[&[10, 21], &[21, 10]],
         plugged: None,
-        suites: ALL_SUITES,
     },
     Machine {
         name: "asymmetric",
         nodes: &[(768, 1), (0, 1), (512, 0), (1024, 2)],
         distances: &[&[10, 20, 30, 40], &[15, 10, 20, 30], &[30, 25, 10, 20], &[45, 30, 20, 10]],
         plugged: None,
-        suites: ALL_SUITES,
     },
     Machine {
         name: "8-of-2",
         nodes: &[(1024, 1), (0, 1), (0, 1), (0, 1), (768, 1), (0, 1), (0, 1), (0, 1)],
         distances: &[],
         plugged: None,
-        suites: ALL_SUITES,
     },
     Machine {
         name: "plugged",
         nodes: &[(1024, 2), (512, 1)],
         distances: &[&[10, 20], &[20, 10]],
         plugged: Some((512, 1)),
-        suites: ALL_SUITES,
     },
 ];
 
@@ -100,7 +94,7 @@ impl Machine {
         order("run doctor /nearpage --quiet doctor --json");
         if with_suites {
             order("cgroups cpuset memory");
-            for part in self.suites {
+            for part in &ALL_SUITES {
                 order(&format!("run {} NEARPAGE_OWN_MACHINE=1 {}", part.name, part.command()));
             }
             order("run bench /nearpage --quiet bench --quick");
@@ -133,11 +127,6 @@ mod tests {
     fn machines_are_topologies() {
         for machine in &MACHINES {
             assert!(machine.topology().is_ok(), "{}", machine.name);
-            for part in machine.suites {
-                assert!(
-                    part.without.iter().all(|(test, why)| part.suite.has(test) && !why.is_empty())
-                );
-            }
             assert!(machine.orders(true).starts_with("port "));
         }
     }

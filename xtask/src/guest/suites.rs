@@ -18,14 +18,6 @@ pub struct Suite {
     left_out: &'static [(&'static str, &'static str)],
 }
 
-impl Suite {
-    /// Whether a test of this name is in its list.
-    #[cfg(test)]
-    pub fn has(&self, test: &str) -> bool {
-        self.tests.contains(&test)
-    }
-}
-
 pub static THREADS: Suite = Suite {
     name: "threads",
     tests: names::THREADS,
@@ -52,21 +44,18 @@ pub struct Part {
     pub suite: &'static Suite,
     /// The modules of tests that run. If none is named, all do.
     pub modules: &'static [&'static str],
-    /// Tests that do not run on this machine, and why.
-    pub without: &'static [(&'static str, &'static str)],
 }
 
 impl Part {
     /// All tests of a suite that run in machines.
     pub const fn whole(suite: &'static Suite) -> Part {
-        Part { name: suite.name, suite, modules: &[], without: &[] }
+        Part { name: suite.name, suite, modules: &[] }
     }
 
     /// The names of its tests.
     fn tests(&self) -> impl Iterator<Item = &'static str> {
-        let Part { modules, without, .. } = *self;
+        let modules = self.modules;
         let tests = self.suite.tests.iter().copied();
-        let tests = tests.filter(move |test| without.iter().all(|(other, _)| other != test));
         tests.filter(move |test| modules.is_empty() || modules.contains(&module(test).0))
     }
 
@@ -102,7 +91,6 @@ impl Part {
             lines.push(format!("{}: {}: {}", self.name, group[0].0, names.join(", ")));
         }
         let left_out = self.suite.left_out.iter().filter(|_| self.modules.is_empty());
-        let left_out = left_out.chain(self.without);
         lines.extend(left_out.map(|(test, why)| format!("{}: without {test}: {why}", self.name)));
         Ok(lines)
     }
@@ -222,10 +210,6 @@ mod tests {
         let part = Part { name: "beside", modules: &["a"], ..all };
         assert!(part.command().starts_with("/planted --exact a::one a::two --test"));
         assert!(part.judge("exit 0", &missing).is_ok());
-        let part = Part { without: &[("b::three", "it needs a CPU of its own")], ..all };
-        let passed = part.judge("exit 0", &missing).unwrap();
-        assert_eq!(passed[0], "planted: 2 tests passed, by name");
-        assert_eq!(passed.last().unwrap(), "planted: without b::three: it needs a CPU of its own");
         // Nothing that could run is no success.
         assert!(Part { modules: &["c"], ..all }.judge("exit 0", PASSED).is_err());
     }
