@@ -17,7 +17,6 @@
 //! Here are only the lines, and who is at the other end. `nearpage-linux` serves (feature `stats`), and `nearpage-watch`
 //! reads.
 
-use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::{fmt, io};
@@ -41,20 +40,20 @@ const FILES: &str = "files";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its number; `None` where this process cannot see it, since it is in another PID namespace.
-    pub pid: Option<NonZeroU32>,
+    pub pid: Option<u32>,
     /// Its effective user.
     pub user: u32,
 }
 
 impl Peer {
-    /// Who is at the other end.
+    /// Asks the kernel for the process at the other end.
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;
     /// use nearpage_machine::stats_socket::Peer;
     ///
     /// let (one, _other) = UnixStream::pair()?;
-    /// assert_eq!(Peer::of(&one)?.pid.map(|pid| pid.get()), Some(std::process::id()));
+    /// assert_eq!(Peer::of(&one)?.pid, Some(std::process::id()));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -80,7 +79,7 @@ impl Peer {
         if answer != 0 {
             return Err(io::Error::last_os_error());
         }
-        let pid = u32::try_from(credentials.pid).ok().and_then(NonZeroU32::new);
+        let pid = u32::try_from(credentials.pid).ok().filter(|&pid| pid != 0);
         Ok(Peer { pid, user: credentials.uid })
     }
 }

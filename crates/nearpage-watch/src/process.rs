@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -319,7 +318,7 @@ fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
             _ => error.to_string(),
         })
     })?;
-    let pid = Peer::of(&stream).ok().and_then(|peer| peer.pid).map(NonZeroU32::get);
+    let pid = Peer::of(&stream).ok().and_then(|peer| peer.pid);
     Ok((stream, pid))
 }
 

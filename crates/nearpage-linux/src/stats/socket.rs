@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -100,7 +99,7 @@ fn taken(path: &Path) -> Option<Option<u32>> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
         stream => {
             let peer = stream.and_then(|stream| Peer::of(&stream));
-            Some(peer.ok().and_then(|peer| peer.pid).map(NonZeroU32::get))
+            Some(peer.ok().and_then(|peer| peer.pid))
         }
     }
 }
