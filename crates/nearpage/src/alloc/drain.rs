@@ -212,8 +212,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         guard.note_returned(order.pages().0);
     }
 
-    /// Gives back all pages that a CPU caches; returns how many. Meanwhile threads on that CPU go to
-    /// the zones.
+    /// Gives back all pages that a CPU caches; returns how many went to the zones. Meanwhile threads on that CPU go to
+    /// the zones. Pages of pageblocks that another CPU owns go there, and stay cached.
     ///
     /// # Errors
     /// [`DrainBusy`] if another drain of that CPU is under way. A CPU that the topology does not have
@@ -225,7 +225,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// Gives back all pages of a zone that any CPU caches; returns how many.
+    /// Gives back all pages of a zone that any CPU caches; returns how many went there.
     ///
     /// # Errors
     /// [`DrainBusy`] of the first CPU that could not be drained; the others were.
@@ -233,7 +233,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.drain_each_cpu(|pageset| core::ptr::eq(pageset.zone(), zone))
     }
 
-    /// Gives back all pages that any CPU caches; returns how many.
+    /// Gives back all pages that any CPU caches; returns how many went to the zones.
     ///
     /// # Errors
     /// As [`drain_zone`](Self::drain_zone).

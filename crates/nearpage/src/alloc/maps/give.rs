@@ -19,6 +19,15 @@ enum Reach {
     All,
 }
 
+/// What a hold from outside gave back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Step {
+    /// Pages that went to the zone: those sent to other CPUs are kept there.
+    pub(super) returned: PageCount,
+    /// Whether there is another.
+    pub(super) is_more: bool,
+}
+
 /// Pages behind the lists, and on their way there.
 fn behind<P: Platform>(pageset: &Pageset<'_, P>, owned: &Owned<'_>) -> PageCount {
     PageCount(owned.count().0 + u64::from(pageset.list(HOMEBOUND).count()))
@@ -122,15 +131,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             let homecoming = gathered.staged.of_nobody;
             let passing = self.take_too_many(pageset, hold, homecoming, target, &mut room);
-            let is_any = self.visit_to_give(pageset, hold, homecoming, passing, owner);
-            if gathered.is_all || !is_any {
+            let given = self.visit_to_give(pageset, hold, homecoming, passing, owner);
+            if gathered.is_all || given.is_none() {
                 return;
             }
         }
     }
 
-    /// A step of that from outside, as far as there is room for it; `few` pages for other CPUs wait. Returns whether there is
-    /// another.
+    /// A step of that from outside, as far as there is room for it; `few` pages for other CPUs wait.
     pub(super) fn give_from_outside(
         &self,
         on: &OnCpu<'_, P>,
@@ -138,20 +146,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         hold: &Hold<'_>,
         (target, few): (PageCount, u32),
         room: &mut Room,
-    ) -> bool {
+    ) -> Step {
         let gathered = self.gather_some(on, pageset, hold, room);
         if !room.is_short() && (gathered.staged.of_others > few || !gathered.is_all) {
             self.send(pageset, hold, 1, room);
         }
         if room.is_short() {
-            return true;
+            return Step { returned: PageCount(0), is_more: true };
         }
         let homecoming = room.take_steps(gathered.staged.of_nobody);
         let passing = self.take_too_many(pageset, hold, gathered.staged.of_nobody, target, room);
-        let is_any = self.visit_to_give(pageset, hold, homecoming, passing, None);
+        let given = self.visit_to_give(pageset, hold, homecoming, passing, None);
         note_least(pageset, hold.owned());
         // Where sending took all the room, nothing went to the zone yet.
-        room.is_short() || is_any && !gathered.is_all
+        let is_more = room.is_short() || given.is_some() && !gathered.is_all;
+        Step { returned: given.unwrap_or_default(), is_more }
     }
 
     /// Takes pageblocks off the lists until the pageset keeps no more than `target`, once `homecoming` pages have gone.
@@ -170,7 +179,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Brings pages on the stage home to up to `homecoming` pageblocks that nobody owns, and gives pageblocks back, in as many
-    /// holds of the zone's lock as it takes. Some of the former may pass to `owner`. Returns whether anything went.
+    /// holds of the zone's lock as it takes. Some of the former may pass to `owner`. Returns the pages that went to the zone;
+    /// `None` if nothing went anywhere.
     fn visit_to_give(
         &self,
         pageset: &Pageset<'m, P>,
@@ -178,9 +188,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         mut homecoming: u32,
         mut passing: Passing,
         owner: Option<CpuId>,
-    ) -> bool {
+    ) -> Option<PageCount> {
         let mut slot = Some(0).filter(|_| homecoming > 0);
-        let mut is_any = false;
+        let mut given = None;
         while slot.is_some() || !passing.is_empty() {
             let before = hold.stage().pages();
             let mut guard = pageset.zone().lock_to_move();
@@ -195,11 +205,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             drop(guard);
             passed.note(pageset, hold);
             if returned == 0 && before == hold.stage().pages() {
-                return is_any;
+                return given;
             }
-            is_any = true;
+            given = Some(PageCount(given.unwrap_or_default().0 + returned));
             pageset.events().drains.add(1);
         }
-        is_any
+        given
     }
 }

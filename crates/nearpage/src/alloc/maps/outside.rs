@@ -3,7 +3,7 @@
 //! Meanwhile the CPU's threads go to the zone. So each hold has at most 256 operations ([`room`](super::room)), and in between
 //! the CPU has its pagesets for itself.
 
-use super::give::lacks_behind;
+use super::give::{Step, lacks_behind};
 use super::room::Room;
 use crate::alloc::allocator::{Cpu, PageAllocator};
 use crate::alloc::drain::DrainBusy;
@@ -40,39 +40,40 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         busy.map_or(Ok(pages), Err)
     }
 
-    /// Empties a pageset of `cpu`. Returns the pages.
+    /// Empties a pageset of `cpu`. Returns the pages that went to the zone: who drains all CPUs counts those sent to another once.
     pub(in crate::alloc) fn drain_maps(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &'m Pageset<'m, P>,
         owned: &'m Owned<'m>,
     ) -> Result<PageCount, DrainBusy> {
-        let before = pageset.count();
         self.spill_from_outside(cpu, pageset, owned)?;
-        self.give_in_steps(cpu, pageset, owned, (PageCount(0), 0))?;
-        Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
+        self.give_in_steps(cpu, pageset, owned, (PageCount(0), 0))
     }
 
     /// Sends what is homebound home, but for a few pages for other CPUs, and gives pageblocks back until the pageset keeps no more
-    /// than a target.
+    /// than a target. Returns the pages that went to the zone.
     fn give_in_steps(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &'m Pageset<'m, P>,
         owned: &'m Owned<'m>,
         leaving: (PageCount, u32),
-    ) -> Result<(), DrainBusy> {
-        let (mut is_more, mut holds) = (true, 0);
-        while is_more && holds < HOLDS_MAX {
-            is_more = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
+    ) -> Result<PageCount, DrainBusy> {
+        let mut returned = PageCount(0);
+        for _ in 0..HOLDS_MAX {
+            let step = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
                 self.give_from_outside(on, pageset, hold, leaving, room)
             })?;
-            holds += 1;
+            returned.0 += step.returned.0;
+            if !step.is_more {
+                break;
+            }
         }
-        Ok(())
+        Ok(returned)
     }
 
-    /// The once-a-second work: half of what nobody used since goes back. Returns the pages.
+    /// The once-a-second work: half of what nobody used since goes back. Returns the pages that went to the zone.
     pub(in crate::alloc) fn decay_maps(
         &self,
         cpu: &'m Cpu<'m, P>,
@@ -89,17 +90,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let few = swing.homebound() / 8;
         let first = self.hold_from_outside(cpu, pageset, owned, |on, hold, room| {
             let target = Self::target_of_decay(pageset, hold)?;
-            let is_more = lacks_behind(pageset, owned, target)
-                || self.give_from_outside(on, pageset, hold, (target, few), room);
-            Some((target, is_more))
+            let step = match lacks_behind(pageset, owned, target) {
+                true => Step { returned: PageCount(0), is_more: true },
+                false => self.give_from_outside(on, pageset, hold, (target, few), room),
+            };
+            Some((target, step))
         })?;
-        if let Some((target, true)) = first {
+        let Some((target, Step { mut returned, is_more })) = first else { return Ok(PageCount(0)) };
+        if is_more {
             if lacks_behind(pageset, owned, target) {
                 self.spill_from_outside(cpu, pageset, owned)?;
             }
-            self.give_in_steps(cpu, pageset, owned, (target, few))?;
+            returned.0 += self.give_in_steps(cpu, pageset, owned, (target, few))?.0;
         }
-        Ok(PageCount(before.0.saturating_sub(pageset.count().0)))
+        Ok(returned)
     }
 
     /// How many pages may stay; `None` if what is more is not worth the work.

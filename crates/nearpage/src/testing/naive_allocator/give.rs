@@ -253,8 +253,8 @@ impl NaiveAllocator {
                 self.send(at, 1, &mut room);
             }
             let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
-            let is_any = self.visit_to_give(at, gathered.of_nobody, passing, owner);
-            if gathered.is_all || !is_any {
+            let given = self.visit_to_give(at, gathered.of_nobody, passing, owner);
+            if gathered.is_all || given.is_none() {
                 return;
             }
         }
@@ -277,16 +277,17 @@ impl NaiveAllocator {
         self.take_above(at, most, || room.take(OF_A_MOVE))
     }
 
-    /// Brings pages home to so many of nobody's pageblocks, and gives pageblocks back. Returns whether anything went.
+    /// Brings pages home to so many of nobody's pageblocks, and gives pageblocks back. Returns the pages that went to the zone;
+    /// `None` if nothing went anywhere.
     fn visit_to_give(
         &mut self,
         at: At,
         mut homecoming: u64,
         mut passing: Vec<Pfn>,
         owner: Option<CpuId>,
-    ) -> bool {
+    ) -> Option<u64> {
         let mut row = Some(0).filter(|_| homecoming > 0);
-        let mut is_any = false;
+        let mut given = None;
         while row.is_some() || !passing.is_empty() {
             let before = self.behind(at).stage.pages();
             let mut visit = self.visit(at.zone, owner);
@@ -299,12 +300,12 @@ impl NaiveAllocator {
             let returned = visit.returned;
             self.note_visit_of(at, visit);
             if returned == 0 && before == self.behind(at).stage.pages() {
-                return is_any;
+                return given;
             }
-            is_any = true;
+            given = Some(given.unwrap_or(0) + returned);
             self.pageset(at).drains.0 += 1;
         }
-        is_any
+        given
     }
 
     /// What is on the lists goes behind them, in holds of so much each.
@@ -322,32 +323,43 @@ impl NaiveAllocator {
         }
     }
 
-    /// A hold from outside; a few pages for other CPUs wait. Returns whether there is another.
-    fn give_from_outside(&mut self, at: At, target: u64, few: u64) -> bool {
+    /// Holds from outside, until no more than `target` pages are kept; a few pages for other CPUs wait. Returns the pages that went
+    /// to the zone.
+    fn give_in_steps(&mut self, at: At, target: u64, few: u64) -> u64 {
+        let mut returned = 0;
+        loop {
+            let (pages, is_more) = self.give_from_outside(at, target, few);
+            returned += pages;
+            if !is_more {
+                return returned;
+            }
+        }
+    }
+
+    /// One of these holds. Returns the pages that went to the zone, and whether there is another.
+    fn give_from_outside(&mut self, at: At, target: u64, few: u64) -> (u64, bool) {
         let mut room = Room::of_a_foreign_hold();
         let gathered = self.gather_some(at, &mut room);
         if !room.is_short && (gathered.of_others > few || !gathered.is_all) {
             self.send(at, 1, &mut room);
         }
         if room.is_short {
-            return true;
+            return (0, true);
         }
         let homecoming = room.take_steps(gathered.of_nobody);
         let passing = self.take_too_many(at, gathered.of_nobody, target, &mut room);
-        let is_any = self.visit_to_give(at, homecoming, passing, None);
+        let given = self.visit_to_give(at, homecoming, passing, None);
         self.note_least_now(at);
-        room.is_short || is_any && !gathered.is_all
+        (given.unwrap_or(0), room.is_short || given.is_some() && !gathered.is_all)
     }
 
-    /// Empties what a CPU keeps of a zone; returns the pages.
+    /// Empties what a CPU keeps of a zone; returns the pages that went there.
     pub(super) fn drain_kept(&mut self, at: At) -> u64 {
-        let before = self.pages_kept(at);
         self.spill_from_outside(at);
-        while self.give_from_outside(at, 0, 0) {}
-        before.saturating_sub(self.pages_kept(at))
+        self.give_in_steps(at, 0, 0)
     }
 
-    /// Once a second, half of what nobody used since goes back; returns the pages.
+    /// Once a second, half of what nobody used since goes back; returns the pages that went to the zone.
     pub(super) fn decay_kept(&mut self, at: At) -> u64 {
         let before = self.pages_kept(at);
         let least = (self.behind(at).least * LEAST_UNIT).min(before);
@@ -369,8 +381,7 @@ impl NaiveAllocator {
         if self.lacks_behind(at, target) {
             self.spill_from_outside(at);
         }
-        while self.give_from_outside(at, target, few) {}
-        before.saturating_sub(self.pages_kept(at))
+        self.give_in_steps(at, target, few)
     }
 
     /// How many of some pages a request may take straight from a zone.
