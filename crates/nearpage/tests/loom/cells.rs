@@ -60,24 +60,6 @@ pub trait Mutation: 'static {
     fn clear(cell: &Honest, bit: u32, order: Ordering) -> bool {
         cell.clear(bit, order)
     }
-
-    /// The order of an exchange that always succeeds.
-    fn order(order: Ordering) -> Ordering {
-        order
-    }
-}
-
-/// The canary of words that hand something over: neither acquires nor releases.
-pub struct Relaxed;
-
-impl Mutation for Relaxed {
-    fn replace(cell: &Honest, current: u32, new: u32, _: [Ordering; 2]) -> Result<u32, u32> {
-        cell.replace(current, new, Ordering::Relaxed, Ordering::Relaxed)
-    }
-
-    fn order(_: Ordering) -> Ordering {
-        Ordering::Relaxed
-    }
 }
 
 /// A cell of 16 bits that does what it should.
@@ -259,7 +241,7 @@ impl<M: Mutation> Cell32 for Mutant<M> {
     }
 
     fn swap(&self, new: u32, order: Ordering) -> u32 {
-        self.0.swap(new, M::order(order))
+        self.0.swap(new, order)
     }
 
     fn set(&self, bit: u32, order: Ordering) -> bool {
