@@ -8,7 +8,7 @@
 //! the registry, so that no memory comes or goes
 //! of each memory:  the place of its slab allocator, and the parts of the one that is there; the lock of its growth;
 //!                  its settings' lock; each CPU's pagesets, as a drain from outside does; each zone's lock;
-//!                  each bucket of the wait tables
+//!                  each bucket of the wait tables, or the first of a table that nobody ever used
 //! ```
 //!
 //! and lets go after it, in parent and child. Whatever another thread had in its hands at that moment (blocks
@@ -173,7 +173,7 @@ where
         let settings = Box::new(self.stillness.hold_settings());
         let cpus = self.stillness.cpus().filter_map(|cpu| stop(&cpu, storage)).collect();
         let zones = self.stillness.hold_zones().collect();
-        let buckets = self.stillness.buckets().map(|bucket| bucket.hold()).collect();
+        let buckets = self.stillness.hold_buckets().collect();
         let buckets = StoppedBuckets { buckets, process: std::process::id() };
         Box::new(Stopped { _buckets: buckets, _zones: zones, _cpus: cpus, _settings: settings })
     }

@@ -117,7 +117,9 @@ pub(crate) extern "C" fn end() {
 extern "C" fn is_forked() {
     // SAFETY: asks only.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
-    FORKED_AT.store(statistics().allocations(), Ordering::Relaxed);
+    if DESCRIPTOR.load(Ordering::Relaxed) >= 0 {
+        FORKED_AT.store(statistics().allocations(), Ordering::Relaxed);
+    }
 }
 
 #[used]

@@ -6,7 +6,7 @@
 use super::allocator::{Cpu, PageAllocator};
 use super::state::State;
 use crate::host::{Lock, Platform};
-use crate::page_wait::{Bucket, WaitTable};
+use crate::page_wait::{HeldBucket, WaitTable};
 use crate::pcp::Storage;
 use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
@@ -54,12 +54,13 @@ impl<'m, P: Platform> Stillness<'m, P> {
         self.zones.iter().map(|zone| ZoneHold { _guard: zone.lock() })
     }
 
-    /// The buckets of all wait tables, each once.
-    pub fn buckets(&self) -> impl Iterator<Item = &'m Bucket<P>> + use<'m, P> {
+    /// Keeps the buckets of all wait tables as they are, one with each step of the iterator; of a table that nobody ever used the
+    /// first.
+    pub fn hold_buckets(&self) -> impl Iterator<Item = HeldBucket<'m, P>> + use<'m, P> {
         let tables = self.wait_tables;
         let is_first =
             move |at: &usize| !tables[..*at].iter().any(|table| core::ptr::eq(*table, tables[*at]));
-        (0..tables.len()).filter(is_first).flat_map(move |at| tables[at].buckets())
+        (0..tables.len()).filter(is_first).flat_map(move |at| tables[at].hold())
     }
 }
 

@@ -164,7 +164,13 @@ mod tests {
                 let [a, b, c] = allocator.wait_tables() else { panic!("three zones") };
                 assert_eq!([core::ptr::eq(*a, *b), core::ptr::eq(*b, *c)], shared);
                 let all = shared.iter().filter(|shared| !**shared).count() + 1;
-                assert_eq!(allocator.stillness().buckets().count(), all * 256);
+                let held = || allocator.stillness().hold_buckets().count();
+                assert_eq!(held(), all, "who holds a table that nobody used has its first bucket");
+                let pfn = allocator.alloc(PAGE).unwrap();
+                allocator.lock_page(pfn).unwrap();
+                let waited = allocator.lock_page_timeout(pfn, Duration::ZERO);
+                assert_eq!((waited, held()), (Err(PageLockError::TimedOut), all + 255));
+                allocator.unlock_page(pfn).unwrap();
             });
         }
     }

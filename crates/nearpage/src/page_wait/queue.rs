@@ -136,8 +136,8 @@ impl<K: Parking> Bucket<K> {
         LockedBucket { bucket: self, queue: self.queue.lock() }
     }
 
-    /// Keeps the bucket as it is until the answer is dropped: for hosts whose memory can be copied (`fork`).
-    pub fn hold(&self) -> HeldBucket<'_, K> {
+    /// Keeps the bucket as it is until the answer is dropped.
+    pub(super) fn hold(&self) -> HeldBucket<'_, K> {
         HeldBucket(self.lock())
     }
 }
@@ -158,6 +158,11 @@ impl<K: Parking> core::fmt::Debug for HeldBucket<'_, K> {
 }
 
 impl<K: Parking> HeldBucket<'_, K> {
+    /// Whether nobody waits here.
+    pub fn is_empty(&self) -> bool {
+        self.0.queue.len == 0
+    }
+
     /// Forgets all entries without looking at them.
     ///
     /// # Safety

@@ -2,8 +2,8 @@
 
 use super::Parking;
 use super::hash::{BUCKETS, Key};
-use super::queue::{Bucket, Company};
-use crate::sync::{AtomicU64, Ordering};
+use super::queue::{Bucket, Company, HeldBucket, LockedBucket};
+use crate::sync::{AtomicU64, Cell32, Ordering};
 
 /// What happened at a wait table, or at several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +73,8 @@ impl WaitEvents {
 /// Where the waiters of some pages are.
 pub struct WaitTable<'m, K: Parking> {
     buckets: &'m [Bucket<K>],
+    /// Whether anybody ever took the lock of a bucket. Written under that of the first.
+    is_used: K::Word,
     pub(super) events: WaitEvents,
 }
 
@@ -92,7 +94,7 @@ impl<'m, K: Parking> WaitTable<'m, K> {
     /// If their number is not a power of two up to [`BUCKETS`].
     pub fn new(buckets: &'m [Bucket<K>]) -> Self {
         assert!(buckets.len().is_power_of_two() && buckets.len() <= BUCKETS);
-        Self { buckets, events: WaitEvents::default() }
+        Self { buckets, is_used: K::Word::new(0), events: WaitEvents::default() }
     }
 
     fn index(&self, key: Key) -> usize {
@@ -104,14 +106,33 @@ impl<'m, K: Parking> WaitTable<'m, K> {
         &self.buckets[self.index(key)]
     }
 
-    /// All buckets.
-    pub fn buckets(&self) -> &'m [Bucket<K>] {
-        self.buckets
+    /// Takes the lock of the bucket of a key.
+    pub(super) fn lock(&self, key: Key) -> LockedBucket<'_, K> {
+        if self.is_used.load(Ordering::Relaxed) == 0 {
+            self.begin_use();
+        }
+        self.bucket(key).lock()
+    }
+
+    #[cold]
+    fn begin_use(&self) {
+        let _first = self.buckets[0].lock();
+        self.is_used.store(1, Ordering::Relaxed);
+    }
+
+    /// Keeps the buckets as they are until the answers are dropped: for hosts whose memory can be copied (`fork`). Of a table that
+    /// nobody ever used the first is enough, since who uses it first waits for that. Each bucket is written: most processes that fork
+    /// lock no pages, and would copy all of them.
+    pub fn hold(&self) -> impl Iterator<Item = HeldBucket<'m, K>> + use<'m, K> {
+        let first = self.buckets[0].hold();
+        let is_used = self.is_used.load(Ordering::Relaxed) != 0;
+        let others = if is_used { &self.buckets[1..] } else { &[] };
+        core::iter::once(first).chain(others.iter().map(Bucket::hold))
     }
 
     /// Calls `act` unless somebody waits for `key`; nobody begins to meanwhile.
     pub(crate) fn unless_waited_for(&self, key: Key, act: impl FnOnce()) {
-        let bucket = self.bucket(key).lock();
+        let bucket = self.lock(key);
         let is_waited_for = bucket.keys().any(|other| other == key);
         if !is_waited_for {
             act();
@@ -120,6 +141,9 @@ impl<'m, K: Parking> WaitTable<'m, K> {
 
     /// Calls `each` with the key of every entry and whether it is in the right bucket.
     pub(crate) fn for_each(&self, mut each: impl FnMut(Key, bool)) {
+        if self.is_used.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         for (index, bucket) in self.buckets.iter().enumerate() {
             bucket.lock().keys().for_each(|key| each(key, self.index(key) == index));
         }

@@ -189,7 +189,7 @@ impl<K: Parking> Site<'_, K> {
             let mut woken = Woken::new();
             self.touch(Access::Write);
             {
-                let mut bucket = self.table.bucket(self.key).lock();
+                let mut bucket = self.table.lock(self.key);
                 let ticket = *ticket.get_or_insert(bucket.next_ticket());
                 bucket.wake(self.key, ticket, &mut woken, &mut judge);
                 after(&bucket);
@@ -349,7 +349,7 @@ impl<'t, K: Parking> Wait<'t, K> {
         let entry = unsafe { self.map_unchecked(|wait| &wait.entry) };
         let thread = site.parking.this_thread(entry.get_ref().signal());
         site.touch(Access::Write);
-        let mut bucket = site.table.bucket(site.key).lock();
+        let mut bucket = site.table.lock(site.key);
         // SAFETY: 1. The bucket is that of the entry's key, and the entry is not listed: the state is `Idle`.
         // 2. It is taken out in `leave`, at the latest when the wait is dropped.
         unsafe { bucket.push(entry, self.kind(), thread) };
@@ -409,7 +409,7 @@ impl<'t, K: Parking> Wait<'t, K> {
 
     fn leave(&self) -> bool {
         let site = self.awaited.site();
-        let mut bucket = site.table.bucket(site.key).lock();
+        let mut bucket = site.table.lock(site.key);
         if bucket.remove(&self.entry) {
             self.settle(&bucket);
             self.state.set(State::Idle);

@@ -60,6 +60,10 @@ pub trait Mutation: 'static {
     fn clear(cell: &Honest, bit: u32, order: Ordering) -> bool {
         cell.clear(bit, order)
     }
+
+    fn store(cell: &Honest, value: u32, order: Ordering) {
+        cell.store(value, order);
+    }
 }
 
 /// A cell of 16 bits that does what it should.
@@ -227,7 +231,7 @@ impl<M: Mutation> Cell32 for Mutant<M> {
     }
 
     fn store(&self, value: u32, order: Ordering) {
-        self.0.store(value, order);
+        M::store(&self.0, value, order);
     }
 
     fn replace(

@@ -17,6 +17,7 @@ mod owner;
 mod page_lock;
 mod pages;
 mod slab;
+mod wait_table;
 mod zonelist;
 
 /// Runs a model in all interleavings with at most `preemptions` preemptions, and says in how many.
