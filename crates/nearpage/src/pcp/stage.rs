@@ -134,8 +134,16 @@ impl<'m> Stage<'m> {
         from: usize,
         mut decide: impl FnMut(u32, &mut Parcel<'_, 'm>) -> Fate,
     ) -> Option<usize> {
+        // Most slots are empty, and often all behind the first few.
+        let mut left = self.in_use.load(Ordering::Relaxed);
         for (slot, head) in self.heads.iter().enumerate().skip(from) {
+            if left == 0 {
+                return None;
+            }
             let mut rest = head.load(Ordering::Relaxed);
+            if rest == 0 {
+                continue;
+            }
             head.store(0, Ordering::Relaxed);
             while rest != 0 {
                 let pageblock = first_of(self.entry(rest).first);
@@ -151,6 +159,7 @@ impl<'m> Stage<'m> {
                         others.append(self, number, entry);
                     }
                 }
+                left -= theirs.count;
                 let mut parcel = Parcel { stage: self, entries: theirs, pages };
                 let fate = decide(pageblock, &mut parcel);
                 let Parcel { entries: mut theirs, pages, .. } = parcel;
