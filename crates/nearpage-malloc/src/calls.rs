@@ -2,12 +2,14 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::boot;
 use crate::classes::{CLASS_SIZE_MAX, class_aligned, class_of, class_size};
 use crate::hardened;
 use crate::heap::{Heap, send_home};
 use crate::link::{Object, is_hardened, link_checked, link_fast, next_checked, next_fast};
+use crate::lock::now_ns;
 use crate::mapped;
 use crate::misuse::{self, MisuseKind};
 use crate::pages;
@@ -25,6 +27,9 @@ const MAPPED_FROM: usize = 4 << 20;
 
 /// The least that goes back to the kernel.
 const PAGEBLOCK: u64 = 2 << 20;
+
+/// The longest time after a trim in which another does nothing.
+const TRIM_REST_NS: u64 = 200_000_000;
 
 /// The malloc as the allocator of a Rust program.
 ///
@@ -432,12 +437,20 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
 
 /// Gives back to the kernel what can be: free spans of this thread and of threads that have ended, free memory below.
 /// Returns bytes.
+///
+/// Some programs call this each time that they freed something, and take it again at once. So a call does nothing if it comes sooner
+/// after the last than 99 times as long as that took, or 0.2 s; what is free then goes back as it does without a call.
 pub fn trim() -> u64 {
-    if thread::is_inside() || !state::runs() {
+    static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
+    let start = now_ns();
+    if thread::is_inside() || !state::runs() || start < RESTS_UNTIL.load(Ordering::Relaxed) {
         return 0;
     }
     pool::release_all();
     mapped::drop_all();
-    // Only whole pageblocks go back: some programs call this each time that they freed something.
-    if usage::given_back() < PAGEBLOCK { 0 } else { pages::trim() }
+    // Only whole pageblocks go back.
+    let bytes = if usage::given_back() < PAGEBLOCK { 0 } else { pages::trim() };
+    let end = now_ns();
+    RESTS_UNTIL.store(end + (99 * (end - start)).min(TRIM_REST_NS), Ordering::Relaxed);
+    bytes
 }

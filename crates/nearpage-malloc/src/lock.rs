@@ -18,7 +18,8 @@ pub(crate) fn waits() -> (u64, u64) {
     (WAITS.load(Ordering::Relaxed), WAITED_NS.load(Ordering::Relaxed))
 }
 
-fn now_ns() -> u64 {
+/// Nanoseconds of a clock that never goes back.
+pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place for the answer is there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
