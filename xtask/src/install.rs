@@ -8,8 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a program that links the static library needs beside it.
-const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
+/// What a program that links the static library needs beside it. The unwinder is not among it: compilers add the one that fits,
+/// and with `-static` that is another.
+const SYSTEM: [&str; 4] = ["-lpthread", "-lm", "-ldl", "-lc"];
 
 #[derive(clap::Args)]
 /// Install libnearpage (C and C++) and libnearpage-malloc.so into a folder: headers, libraries, nearpage.pc
@@ -162,5 +163,6 @@ mod tests {
         let text = pc(Path::new("/opt/near"));
         assert!(text.starts_with("prefix=/opt/near\n"), "{text}");
         assert!(text.contains("\nLibs: -L${libdir} -lnearpage\n"), "{text}");
+        assert!(!text.contains("gcc_s"), "-static could not link it: {text}");
     }
 }

@@ -351,7 +351,8 @@ int nearpage_cache_alloc(const struct nearpage_cache *cache, uint32_t flags, int
 /**
  * Frees an object. NULL is accepted.
  *
- * Errors: -EINVAL if it is no allocated object of this cache, -EFAULT if it is of no cache. The call then changes nothing.
+ * Errors: -EINVAL if it is no object of this cache, -EFAULT if it is of no cache. The call then changes nothing. A second free
+ * of an object is refused only with NEARPAGE_MEMORY_HARDENED.
  */
 int nearpage_cache_free(const struct nearpage_cache *cache,
                         void *object);
@@ -389,7 +390,8 @@ int nearpage_bytes_alloc(const struct nearpage_memory *memory,
 /**
  * Frees what nearpage_bytes_alloc gave. NULL is accepted.
  *
- * Errors: -EINVAL if nothing is allocated there, -EFAULT if the address is foreign. The call then changes nothing.
+ * Errors: -EINVAL if nothing begins there, -EFAULT if the address is foreign. The call then changes nothing. A second free of
+ * less than a page is refused only with NEARPAGE_MEMORY_HARDENED.
  */
 int nearpage_bytes_free(const struct nearpage_memory *memory,
                         void *bytes);
@@ -520,7 +522,7 @@ int64_t nearpage_text(const struct nearpage_memory *memory,
 /**
  * Reads the counters of a node.
  *
- * Errors: -EINVAL for an unknown node.
+ * Errors: -EINVAL for an unknown node, or a `size` that is not set.
  */
 int nearpage_node_stats(const struct nearpage_memory *memory, uint32_t node, struct nearpage_stats *out);
 

@@ -133,6 +133,15 @@ class pages {
   uint32_t order_;
 };
 
+/* Bytes for a container. More than the 4 MiB that a block can have is std::bad_alloc, too: containers know no other reason. */
+inline void* bytes_for(nearpage_memory* memory, std::size_t bytes, std::size_t align, int32_t node) {
+  const std::size_t most = static_cast<std::size_t>(4) << 20;
+  if (bytes > most || align > most) throw std::bad_alloc();
+  void* start = nullptr;
+  check(nearpage_bytes_alloc(memory, bytes == 0 ? 1 : bytes, align, 0, node, &start));
+  return start;
+}
+
 /* An allocator for containers: std::vector<int, nearpage::allocator<int>>. The memory must outlive the container. */
 template <class T>
 class allocator {
@@ -148,10 +157,7 @@ class allocator {
 
   T* allocate(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
-    void* bytes = nullptr;
-    const std::size_t wanted = count * sizeof(T);
-    check(nearpage_bytes_alloc(memory_, wanted == 0 ? 1 : wanted, alignof(T), 0, node_, &bytes));
-    return static_cast<T*>(bytes);
+    return static_cast<T*>(bytes_for(memory_, count * sizeof(T), alignof(T), node_));
   }
   void deallocate(T* bytes, std::size_t) noexcept { nearpage_bytes_free(memory_, bytes); }
 
@@ -181,9 +187,7 @@ class node_resource : public std::pmr::memory_resource {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    void* start = nullptr;
-    check(nearpage_bytes_alloc(memory_, bytes == 0 ? 1 : bytes, align, 0, node_, &start));
-    return start;
+    return bytes_for(memory_, bytes, align, node_);
   }
   void do_deallocate(void* start, std::size_t, std::size_t) override {
     nearpage_bytes_free(memory_, start);

@@ -91,7 +91,13 @@ pub(crate) unsafe fn the<'a>(
 /// A place for a result.
 #[inline]
 pub(crate) fn place<T>(out: *mut T) -> Result<NonNull<T>, Failure> {
-    NonNull::new(out).ok_or_else(|| Failure::invalid("the place for the result is NULL"))
+    given(out, "the place for the result")
+}
+
+/// What a caller must give.
+#[inline]
+pub(crate) fn given<T>(argument: *const T, name: &str) -> Result<NonNull<T>, Failure> {
+    NonNull::new(argument.cast_mut()).ok_or_else(|| Failure::invalid(format!("{name} is NULL")))
 }
 
 /// Makes a memory. `options` may be NULL for the defaults.

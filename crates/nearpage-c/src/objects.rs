@@ -11,7 +11,7 @@ use nearpage::slab::CacheOptions;
 use nearpage_linux::KmemCache;
 
 use crate::error::{Failure, call};
-use crate::memory::{nearpage_memory, place, the};
+use crate::memory::{given, nearpage_memory, place, the};
 use crate::options::{NEARPAGE_ANY_NODE, NEARPAGE_ZERO, node, object_gfp};
 
 /// A cache of objects of one size.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn nearpage_cache_create(
         let out = place(out)?;
         // SAFETY: the caller's promise.
         let owner = unsafe { the(memory) }?;
-        let name = place(name.cast_mut())?;
+        let name = given(name, "the name")?;
         // SAFETY: the caller's promise.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         let name = name.to_str().map_err(|error| Failure::invalid(format!("the name: {error}")))?;
@@ -140,7 +140,8 @@ fn alloc_otherwise(cache: &nearpage_cache, flags: u32, on: i32) -> Result<NonNul
 
 /// Frees an object. NULL is accepted.
 ///
-/// Errors: -EINVAL if it is no allocated object of this cache, -EFAULT if it is of no cache. The call then changes nothing.
+/// Errors: -EINVAL if it is no object of this cache, -EFAULT if it is of no cache. The call then changes nothing. A second free
+/// of an object is refused only with NEARPAGE_MEMORY_HARDENED.
 ///
 /// # Safety
 /// * `cache` is a cache. Nobody uses the object any more.
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn nearpage_cache_alloc_bulk(
         // SAFETY: the caller's promise.
         let cache =
             unsafe { cache.as_ref() }.ok_or_else(|| Failure::invalid("the cache is NULL"))?;
-        let (objects, got) = (place(objects)?, place(got)?);
+        let (objects, got) = (given(objects, "the array of objects")?, place(got)?);
         // SAFETY: the caller's promise; a pointer is a pointer.
         let objects = unsafe { std::slice::from_raw_parts_mut(objects.as_ptr().cast(), count) };
         let done = cache.cache.alloc_bulk(object_gfp(flags)?, objects)?;
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn nearpage_cache_free_bulk(
         if count == 0 {
             return Ok(());
         }
-        let objects = place(objects.cast_mut())?;
+        let objects = given(objects, "the array of objects")?;
         // SAFETY: the caller's promise; a pointer is a pointer.
         let objects = unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), count) };
         // SAFETY: the caller's promise.
@@ -250,7 +251,8 @@ pub unsafe extern "C" fn nearpage_bytes_alloc(
 
 /// Frees what nearpage_bytes_alloc gave. NULL is accepted.
 ///
-/// Errors: -EINVAL if nothing is allocated there, -EFAULT if the address is foreign. The call then changes nothing.
+/// Errors: -EINVAL if nothing begins there, -EFAULT if the address is foreign. The call then changes nothing. A second free of
+/// less than a page is refused only with NEARPAGE_MEMORY_HARDENED.
 ///
 /// # Safety
 /// * `memory` is a memory. Nobody uses the bytes any more.

@@ -65,18 +65,28 @@ pub(crate) unsafe fn sized<T: Default + Copy>(from: *const T, name: &str) -> Res
     if from.is_null() {
         return Ok(options);
     }
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_given(from, name) }?;
+    let known = size.min(size_of::<T>());
+    // SAFETY: the caller's structure has `size` bytes and this one has `size_of::<T>()`; it is made of integers and pointers.
+    unsafe { from.cast::<u8>().copy_to((&raw mut options).cast(), known) };
+    Ok(options)
+}
+
+/// The size that a structure of C says it has.
+///
+/// # Safety
+/// * `given` points to a structure of C whose first field is its size.
+pub(crate) unsafe fn size_of_given<T>(given: *const T, name: &str) -> Result<usize, Failure> {
     // SAFETY: the first field is a size, by the caller's promise.
-    let size = unsafe { from.cast::<usize>().read() };
+    let size = unsafe { given.cast::<usize>().read() };
     if size < size_of::<usize>() || size > 4096 {
         return Err(Failure::invalid(format!(
             "{name}.size is {size}; sizeof({name}) is accepted, {} in this version",
             size_of::<T>()
         )));
     }
-    let known = size.min(size_of::<T>());
-    // SAFETY: the caller's structure has `size` bytes and this one has `size_of::<T>()`; it is made of integers and pointers.
-    unsafe { from.cast::<u8>().copy_to((&raw mut options).cast(), known) };
-    Ok(options)
+    Ok(size)
 }
 
 impl nearpage_memory_options {
@@ -94,13 +104,21 @@ impl nearpage_memory_options {
                 | NEARPAGE_MEMORY_HARDENED
                 | NEARPAGE_MEMORY_READS_ENVIRONMENT);
         if unknown != 0 {
-            return Err(Failure::invalid(format!("flags of a memory: {unknown:#x} is none")));
+            return Err(Failure::invalid(format!(
+                "flags of a memory: {unknown:#x} is none; NEARPAGE_MEMORY_NO_RSEQ, NEARPAGE_MEMORY_HARDENED and \
+                 NEARPAGE_MEMORY_READS_ENVIRONMENT are accepted"
+            )));
         }
         let mut builder = Memory::builder().environment(environment);
         if self.fake_nodes != 0 {
             builder = builder.machine(fake(self.fake_nodes)?);
         }
         let bytes = if self.bytes_per_node == 0 { 64 << 20 } else { self.bytes_per_node };
+        if bytes < 4096 {
+            return Err(Failure::invalid(format!(
+                "bytes_per_node: {bytes}; 0, or a page of 4096 bytes and more, is accepted"
+            )));
+        }
         builder = builder.bytes_per_node(bytes);
         if self.reserve_per_node != 0 {
             builder = builder.reserve_per_node(self.reserve_per_node);

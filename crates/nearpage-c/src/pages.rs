@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use nearpage::{LimitOf, Limits, NodeId, Order, Pfn, Request};
 
 use crate::error::{Failure, call};
-use crate::memory::{nearpage_memory, place, the};
+use crate::memory::{given, nearpage_memory, place, the};
 use crate::options::{NEARPAGE_ANY_NODE, gfp, node};
 
 /// Pages that a bulk call moves at a time, in an array on the stack.
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn nearpage_pages_alloc_bulk(
     call(|| {
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
-        let (pages, got) = (place(pages)?, place(got)?);
+        let (pages, got) = (given(pages, "the array of pages")?, place(got)?);
         let mut request = Request::new(Order(0), gfp(flags & !crate::NEARPAGE_ZERO)?);
         request.node = node(on)?;
         let mut done = 0;
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn nearpage_pages_free_bulk(
         if count == 0 {
             return Ok(());
         }
-        let pages = place(pages.cast_mut())?;
+        let pages = given(pages, "the array of pages")?;
         // SAFETY: the caller's promise.
         let pages = unsafe { std::slice::from_raw_parts(pages.as_ptr(), count) };
         let mut refused = None;

@@ -107,7 +107,13 @@ unsafe fn read(
         if options.kind == NEARPAGE_POLICY_WEIGHTED_INTERLEAVE && !options.weights.is_null() {
             let place = topology.nodes().iter().position(|other| other.id == node);
             // SAFETY: the caller's promise.
-            weights[place.expect("the node is known")] = unsafe { options.weights.add(at).read() };
+            let weight = unsafe { options.weights.add(at).read() };
+            if weight == 0 {
+                return Err(Failure::invalid(format!(
+                    "the weight of node {number} is 0; 1 to 255 are accepted"
+                )));
+            }
+            weights[place.expect("the node is known")] = weight;
         }
     }
     if nodes.is_empty() && options.kind != NEARPAGE_POLICY_LOCAL {
@@ -155,16 +161,19 @@ pub unsafe extern "C" fn nearpage_pages_alloc_by(
             many.resize(policy.words, 0);
             &mut many[..]
         };
-        let nodes = policy.nodes.iter().copied();
-        let nodes = NodeSet::new(memory.memory.topology(), nodes, words)
-            .map_err(|error| Failure::invalid(format!("the nodes of the policy: {error}")))?;
         let turn = Turn::Next(&policy.cursor);
-        let by = match policy.kind {
-            NEARPAGE_POLICY_LOCAL => Policy::Local,
-            NEARPAGE_POLICY_PREFERRED_MANY => Policy::PreferredMany(nodes),
-            NEARPAGE_POLICY_BIND => Policy::Bind(nodes),
-            NEARPAGE_POLICY_INTERLEAVE => Policy::Interleave { nodes, turn },
-            _ => Policy::WeightedInterleave { nodes, turn, weights: &policy.weights },
+        let by = if policy.kind == NEARPAGE_POLICY_LOCAL {
+            Policy::Local
+        } else {
+            let nodes = policy.nodes.iter().copied();
+            let nodes = NodeSet::new(memory.memory.topology(), nodes, words)
+                .map_err(|error| Failure::invalid(format!("the nodes of the policy: {error}")))?;
+            match policy.kind {
+                NEARPAGE_POLICY_PREFERRED_MANY => Policy::PreferredMany(nodes),
+                NEARPAGE_POLICY_BIND => Policy::Bind(nodes),
+                NEARPAGE_POLICY_INTERLEAVE => Policy::Interleave { nodes, turn },
+                _ => Policy::WeightedInterleave { nodes, turn, weights: &policy.weights },
+            }
         };
         let request = Request::new(Order(order), gfp(flags)?);
         let block = memory.memory.alloc_with(&Placement::by(by), request)?;

@@ -9,8 +9,8 @@ use nearpage::NodeId;
 use nearpage_linux::StatsError;
 
 use crate::error::{Failure, call};
-use crate::memory::{nearpage_memory, place, the};
-use crate::options::node;
+use crate::memory::{given, nearpage_memory, place, the};
+use crate::options::{node, size_of_given};
 
 /// As /proc/zoneinfo.
 pub const NEARPAGE_TEXT_ZONEINFO: u32 = 0;
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn nearpage_text(
             other => return Err(Failure::invalid(format!("text {other}: 0 to 6 are accepted"))),
         };
         if bytes != 0 {
-            let out = place(buffer)?.cast::<u8>();
+            let out = given(buffer, "the buffer")?.cast::<u8>();
             let copied = text.len().min(bytes - 1);
             // SAFETY: the buffer has `bytes` bytes, by the caller's promise.
             unsafe {
@@ -104,7 +104,7 @@ pub struct nearpage_stats {
 
 /// Reads the counters of a node.
 ///
-/// Errors: -EINVAL for an unknown node.
+/// Errors: -EINVAL for an unknown node, or a `size` that is not set.
 ///
 /// # Safety
 /// * `memory` is a memory; `out` points to counters whose `size` is set.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn nearpage_node_stats(
         let id = known.ok_or_else(|| Failure::invalid(format!("node {node} is unknown")))?;
         let marks = memory.watermarks(id);
         // SAFETY: the caller's promise.
-        let size = unsafe { (&raw const (*out.as_ptr()).size).read() };
+        let size = unsafe { size_of_given(out.as_ptr(), "nearpage_stats") }?;
         let stats = nearpage_stats {
             size,
             managed_pages: memory.managed_pages(id).0,

@@ -30,6 +30,10 @@ static void wrong_arguments(void) {
   void *page, *object;
   char small[8], large[1 << 16];
   uint64_t bytes;
+  nearpage_policy_options by;
+  nearpage_policy *policy;
+  uint32_t node = 0;
+  uint8_t weight = 0;
 
   EXPECT(nearpage_memory_create(NULL, NULL) == -EINVAL);
   memset(&options, 0, sizeof options);
@@ -38,6 +42,10 @@ static void wrong_arguments(void) {
   options.size = sizeof options;
   options.bind = 9;
   EXPECT(nearpage_memory_create(&options, &none) == -EINVAL && none == NULL);
+  options.bind = 0;
+  options.bytes_per_node = 1;
+  EXPECT(nearpage_memory_create(&options, &none) == -EINVAL);
+  EXPECT(strstr(nearpage_last_error(), "bytes_per_node: 1") != NULL);
   /* A structure of a later header: what this version does not know is not read. */
   EXPECT(nearpage_memory_destroy(NULL) == 0);
 
@@ -67,6 +75,7 @@ static void wrong_arguments(void) {
   EXPECT(nearpage_cache_create(memory, "c", 0, 0, &cache) == -EINVAL);
   EXPECT(nearpage_cache_create(memory, "c", 64, 3, &cache) == -EINVAL);
   EXPECT(nearpage_cache_create(memory, NULL, 64, 0, &cache) == -EINVAL);
+  EXPECT(strcmp(nearpage_last_error(), "the name is NULL") == 0);
   EXPECT(nearpage_cache_create(memory, "c", 64, 0, &cache) == 0);
   EXPECT(nearpage_cache_create(memory, "c", 64, 0, &again) == -EEXIST);
   EXPECT(nearpage_memory_destroy(memory) == -EBUSY);
@@ -93,6 +102,22 @@ static void wrong_arguments(void) {
   stats.size = sizeof stats;
   EXPECT(nearpage_node_stats(memory, 99, &stats) == -EINVAL);
   EXPECT(nearpage_node_stats(memory, 0, &stats) == 0 && stats.free_pages > 0);
+  stats.size = 0;
+  EXPECT(nearpage_node_stats(memory, 0, &stats) == -EINVAL);
+  EXPECT(strstr(nearpage_last_error(), "sizeof(nearpage_stats)") != NULL);
+
+  memset(&by, 0, sizeof by);
+  by.size = sizeof by;
+  EXPECT(nearpage_policy_create(memory, &by, &policy) == 0);
+  EXPECT(nearpage_pages_alloc_by(memory, policy, 0, 0, &page) == 0);
+  EXPECT(nearpage_pages_free(memory, page, 0) == 0);
+  nearpage_policy_destroy(policy);
+  by.kind = NEARPAGE_POLICY_WEIGHTED_INTERLEAVE;
+  by.count = 1;
+  by.nodes = &node;
+  by.weights = &weight;
+  EXPECT(nearpage_policy_create(memory, &by, &policy) == -EINVAL);
+  EXPECT(strstr(nearpage_last_error(), "1 to 255") != NULL);
 
   EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, 1 << 20, 2 << 20) == -EINVAL);
   EXPECT(nearpage_in_use(memory, NEARPAGE_ANY_NODE, &bytes) == 0);
@@ -124,6 +149,8 @@ static void threads_and_forks(void) {
     if (child == 0) {
       void *page;
       if (nearpage_pages_alloc(memory, 0, 0, NEARPAGE_ANY_NODE, &page) != 0) _exit(2);
+      if (i % 2 && nearpage_reclaim_start(memory, 10) != 0) _exit(4);
+      if (i % 4 == 3) _exit(nearpage_memory_destroy(memory) == 0 ? 0 : 5);
       _exit(nearpage_pages_free(memory, page, 0) == 0 ? 0 : 3);
     }
     EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
@@ -181,6 +208,7 @@ int main(int count, char **arguments) {
   options.bytes_per_node = 64 << 20;
   EXPECT(nearpage_memory_create(&options, &memory) == 0);
   wrong_arguments();
+  EXPECT(nearpage_reclaim_start(memory, 1000) == 0);
   threads_and_forks();
   served();
   EXPECT(nearpage_memory_destroy(memory) == 0);

@@ -302,7 +302,10 @@ impl Drop for ReclaimThread {
         self.stop.store(true, Ordering::Relaxed);
         // The thread itself may drop this, with the memory's last owner.
         let is_other = handle.thread().id() != std::thread::current().id();
-        if std::process::id() == self.process && is_other {
+        if std::process::id() != self.process {
+            // To drop it would detach a thread by an address, which by now may be that of a thread of the child's own.
+            std::mem::forget(handle);
+        } else if is_other {
             handle.thread().unpark();
             // A panic of the thread was reported when it happened.
             let _ = handle.join();

@@ -140,9 +140,10 @@ impl StatsServer {
 impl Drop for StatsServer {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        // A child of a fork has a copy of the handle only.
+        // A child of a fork has a copy of the handle only. To drop it would detach a thread by an address, which by now may be
+        // that of a thread of the child's own.
         if !self.bound.is_of_this_process() {
-            return;
+            return std::mem::forget(thread);
         }
         // The counter is full only if the thread was woken before.
         let _ = rustix::io::write(&*self.ends, &1_u64.to_ne_bytes());

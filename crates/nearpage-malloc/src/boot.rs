@@ -18,7 +18,7 @@ const LISTS: usize = 44;
 /// Memory becomes usable in pieces of this size.
 const PIECE: usize = 1 << 20;
 /// What is tried to reserve, most first.
-const RESERVES: [usize; 5] = [64 << 30, 4 << 30, 512 << 20, 128 << 20, 32 << 20];
+const RESERVES: [usize; 7] = [64 << 30, 4 << 30, 512 << 20, 128 << 20, 32 << 20, 8 << 20, 2 << 20];
 
 pub(crate) struct Range {
     start: usize,

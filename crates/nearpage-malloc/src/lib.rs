@@ -76,6 +76,7 @@ mod background;
 mod boot;
 mod calls;
 mod classes;
+mod errno;
 mod hardened;
 mod heap;
 mod idle;

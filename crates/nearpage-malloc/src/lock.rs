@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::errno;
 use crate::thread;
 
 /// How often threads waited for any of these locks, and how long in all.
@@ -69,19 +70,24 @@ impl<T> Lock<T> {
             return;
         }
         if !(0..64).any(|_| self.tries()) {
-            let begun = now_ns();
-            // From the first sleep on this thread leaves 2 behind, for it does not know whether others sleep too.
-            while self.word.swap(2, Ordering::Acquire) != 0 {
-                // SAFETY: the word lives; the call returns at once if it is not 2 any more.
-                unsafe {
-                    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-                    libc::syscall(libc::SYS_futex, self.word.as_ptr(), wait, 2, 0);
-                }
-            }
-            WAITS.fetch_add(1, Ordering::Relaxed);
-            WAITED_NS.fetch_add(now_ns().saturating_sub(begun), Ordering::Relaxed);
+            errno::kept(|| self.sleep());
         }
         self.owner.store(thread::token(), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn sleep(&self) {
+        let begun = now_ns();
+        // From the first sleep on this thread leaves 2 behind, for it does not know whether others sleep too.
+        while self.word.swap(2, Ordering::Acquire) != 0 {
+            // SAFETY: the word lives; the call returns at once if it is not 2 any more.
+            unsafe {
+                let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+                libc::syscall(libc::SYS_futex, self.word.as_ptr(), wait, 2, 0);
+            }
+        }
+        WAITS.fetch_add(1, Ordering::Relaxed);
+        WAITED_NS.fetch_add(now_ns().saturating_sub(begun), Ordering::Relaxed);
     }
 
     fn tries(&self) -> bool {
@@ -149,7 +155,11 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50_000 {
+                        // SAFETY: the thread's own place.
+                        unsafe { *libc::__errno_location() = libc::ECHILD };
                         COUNT.take();
+                        // SAFETY: as above.
+                        assert_eq!(unsafe { *libc::__errno_location() }, libc::ECHILD);
                         *COUNT.lock() += 1;
                         assert!(COUNT.is_mine());
                         // SAFETY: it was taken above.

@@ -50,7 +50,7 @@ impl fmt::Display for Misuse {
             MisuseKind::Foreign => {
                 write!(
                     f,
-                    "{found_by}({address:#x}): a foreign pointer: no malloc gave this address, or its mapping was freed"
+                    "{found_by}({address:#x}): a foreign pointer: no malloc gave this address, or its block was freed since"
                 )
             }
             MisuseKind::WrittenAfterFree => {

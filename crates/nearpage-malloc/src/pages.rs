@@ -10,6 +10,7 @@ use nearpage::{
 };
 use nearpage_linux::{HugePages, Memory, MemoryError};
 
+use crate::errno;
 use crate::nodes;
 use crate::options::{Options, Policy};
 use crate::policy;
@@ -175,13 +176,15 @@ pub(crate) fn take(order: u8) -> Option<(usize, u16)> {
 pub(crate) unsafe fn give_back(unit: usize, order: u8) {
     let Some(base) = BASE.get() else { return };
     let start = address(unit).addr() as u64;
-    thread::inside(|| {
-        // SAFETY: the caller's promise.
-        let _ = unsafe { base.memory.free_frames(Pfn(start >> 12), Order(order)) };
+    errno::kept(|| {
+        thread::inside(|| {
+            // SAFETY: the caller's promise.
+            let _ = unsafe { base.memory.free_frames(Pfn(start >> 12), Order(order)) };
+        });
+        if usage::note_given_back(4096 << order) {
+            base.trim_if_due();
+        }
     });
-    if usage::note_given_back(4096 << order) {
-        base.trim_if_due();
-    }
 }
 
 /// The units of all nodes' memory that is online.

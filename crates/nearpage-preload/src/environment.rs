@@ -6,8 +6,13 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-/// A variable of the environment, unless the program has more rights than its user.
+/// A variable of the environment that is text, unless the program has more rights than its user.
 pub(crate) fn variable(name: &str) -> Option<&'static str> {
+    std::str::from_utf8(bytes(name)?).ok()
+}
+
+/// The same, whatever it is.
+pub(crate) fn bytes(name: &str) -> Option<&'static [u8]> {
     // SAFETY: asks only. Auxiliary values are there before any code of the process runs.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
@@ -21,7 +26,7 @@ pub(crate) fn variable(name: &str) -> Option<&'static str> {
             if let Some(value) =
                 text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
             {
-                return std::str::from_utf8(value).ok();
+                return Some(value);
             }
             entry = entry.add(1);
         }

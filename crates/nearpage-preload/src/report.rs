@@ -1,11 +1,14 @@
 //! What was counted, written when the process ends: one line of JSON.
 //!
 //! The descriptor is opened at the start, since many programs close standard error before they end, and moved up, out of the
-//! way of programs that count their descriptors. A child of a fork writes a line of its own; lines are written at once, to a
-//! file that is open for appending. With `NEARPAGE_MALLOC_SAMPLES` each writes short lines meanwhile, for plots.
+//! way of programs that count their descriptors. A program that closes all may have another file there by the end: then the
+//! report's is opened once more. A child of a fork writes a line of its own; lines are written at once, to a file that is open
+//! for appending. With `NEARPAGE_MALLOC_SAMPLES` each writes short lines meanwhile, for plots.
 
+use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use nearpage_malloc::{Statistics, class_size, statistics};
@@ -14,6 +17,7 @@ use crate::environment::variable;
 use crate::message::{Line, tell};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+static FILE: OnceLock<File> = OnceLock::new();
 /// The process that the descriptor is of.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// Allocations of the parent before the fork that made this process.
@@ -22,33 +26,98 @@ static FORKED_AT: AtomicU64 = AtomicU64::new(0);
 /// Descriptors from this number on are out of a program's way.
 const HIGH: i32 = 700;
 
+const NAME_BYTES: usize = 4096;
+
+/// The file, by its name and by what the kernel knows it by.
+struct File {
+    name: &'static CStr,
+    identity: (libc::dev_t, libc::ino_t),
+}
+
+/// Where the name is. Stacks may be small.
+struct Name(UnsafeCell<[u8; NAME_BYTES]>);
+
+// SAFETY: only the start writes it, once, before the file is known.
+unsafe impl Sync for Name {}
+
+static NAME: Name = Name(UnsafeCell::new([0; NAME_BYTES]));
+
+/// What the kernel knows the file of a descriptor by.
+fn identity(descriptor: i32) -> Option<(libc::dev_t, libc::ino_t)> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the place is there, and zeroes are a value.
+    unsafe {
+        let answer = libc::fstat(descriptor, status.as_mut_ptr());
+        let status = status.assume_init();
+        (answer == 0).then_some((status.st_dev, status.st_ino))
+    }
+}
+
+/// Opens a file out of the program's way; less than 0 if it cannot be.
+fn open_high(name: &CStr, create: i32) -> i32 {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | create;
+    // SAFETY: the name is a string; descriptors are those of this function.
+    unsafe {
+        let opened = libc::open(name.as_ptr(), flags, 0o644);
+        if opened < 0 {
+            return opened;
+        }
+        let moved = libc::fcntl(opened, libc::F_DUPFD_CLOEXEC, HIGH);
+        if moved < 0 {
+            return opened;
+        }
+        libc::close(opened);
+        moved
+    }
+}
+
+/// The descriptor, if it still is the report's, or a new one.
+fn descriptor() -> Option<i32> {
+    let file = FILE.get()?;
+    let descriptor = DESCRIPTOR.load(Ordering::Relaxed);
+    if descriptor < 0 || identity(descriptor) == Some(file.identity) {
+        return Some(descriptor).filter(|descriptor| *descriptor >= 0);
+    }
+    let again = open_high(file.name, 0);
+    if again < 0 {
+        return None;
+    }
+    if identity(again) != Some(file.identity) {
+        // SAFETY: it was just opened.
+        unsafe { libc::close(again) };
+        return None;
+    }
+    DESCRIPTOR.store(again, Ordering::Relaxed);
+    Some(again)
+}
+
 /// Opens the descriptor that options or `nearpage run` name.
 pub(crate) fn open(options: &str) {
     let file = options.split(',').find_map(|word| word.trim().strip_prefix("report="));
     let passed = variable("NEARPAGE_MALLOC_REPORT");
     let Some(path) = file.or(passed) else { return };
-    let mut name = [0_u8; 4096];
-    if path.is_empty() || path.len() >= name.len() {
+    if path.is_empty() || path.len() >= NAME_BYTES {
         return;
     }
-    name[..path.len()].copy_from_slice(path.as_bytes());
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: the name ends with a zero.
+    // SAFETY: the start runs once, and the last byte stays zero.
+    let name = unsafe {
+        let name = &mut *NAME.0.get();
+        name[..path.len()].copy_from_slice(path.as_bytes());
+        CStr::from_ptr(name.as_ptr().cast())
+    };
+    // One that is there may be somebody else's: the kernel may refuse to create it where all may create files.
+    let mut opened = open_high(name, 0);
+    if opened < 0 {
+        opened = open_high(name, libc::O_CREAT);
+    }
+    // SAFETY: asks only, and registers a handler.
     unsafe {
-        // One that is there may be somebody else's: the kernel may refuse to create it where all may create files.
-        let mut opened = libc::open(name.as_ptr().cast(), flags & !libc::O_CREAT);
-        if opened < 0 {
-            opened = libc::open(name.as_ptr().cast(), flags, 0o644);
-        }
-        if opened < 0 {
+        let Some(identity) = identity(opened) else {
             tell(format_args!("the report {path}: {}", std::io::Error::last_os_error()));
             return;
-        }
-        let moved = libc::fcntl(opened, libc::F_DUPFD_CLOEXEC, HIGH);
-        if moved >= 0 {
-            libc::close(opened);
-        }
-        DESCRIPTOR.store(if moved >= 0 { moved } else { opened }, Ordering::Relaxed);
+        };
+        let _ = FILE.set(File { name, identity });
+        DESCRIPTOR.store(opened, Ordering::Relaxed);
         PROCESS.store(libc::getpid(), Ordering::Relaxed);
         libc::pthread_atfork(None, None, Some(is_forked));
     }
@@ -61,12 +130,12 @@ pub(crate) fn wants_samples() -> bool {
 
 /// Writes a sample.
 pub(crate) fn sample() {
-    let descriptor = DESCRIPTOR.load(Ordering::Relaxed);
     // SAFETY: asks only.
     let process = unsafe { libc::getpid() };
-    if descriptor < 0 || process != PROCESS.load(Ordering::Relaxed) {
+    if process != PROCESS.load(Ordering::Relaxed) {
         return;
     }
+    let Some(descriptor) = descriptor() else { return };
     let all = statistics();
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place for the answer is there.
@@ -107,8 +176,9 @@ pub(crate) extern "C" fn end() {
     if unsafe { libc::getpid() } != PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    let descriptor = DESCRIPTOR.swap(-1, Ordering::Relaxed);
-    if descriptor >= 0 {
+    if let Some(descriptor) = descriptor()
+        && DESCRIPTOR.swap(-1, Ordering::Relaxed) >= 0
+    {
         write(descriptor);
     }
 }

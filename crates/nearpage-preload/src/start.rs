@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearpage_malloc::{Misuse, Options, StartError};
 
-use crate::environment::variable;
+use crate::environment;
 use crate::message::tell;
 use crate::report;
 
@@ -25,7 +25,11 @@ fn start() {
     if STATE.swap(1, Ordering::Relaxed) != 0 {
         return;
     }
-    let text = variable("NEARPAGE_MALLOC").unwrap_or_default();
+    let text = environment::bytes("NEARPAGE_MALLOC").map(str::from_utf8);
+    if let Some(Err(error)) = text {
+        tell(format_args!("NEARPAGE_MALLOC: {error}; all of it is left out"));
+    }
+    let text = text.and_then(Result::ok).unwrap_or_default();
     let (mut options, wrong) = Options::parse(text);
     if let Some(wrong) = wrong {
         tell(format_args!("NEARPAGE_MALLOC: {wrong}"));

@@ -35,6 +35,17 @@ int main() {
   } catch (const std::bad_alloc &) {
   }
   if (calls != 3) return 5;
+  calls = 0;
+  std::set_new_handler(handler);
+  if (new (std::nothrow) char[much] || calls != 3) return 7;
+  std::set_new_handler([] { throw std::bad_alloc(); });
+  if (::operator new(much, std::align_val_t(64), std::nothrow)) return 8;
+  try {
+    ::operator delete(::operator new(much));
+    return 9;
+  } catch (const std::bad_alloc &) {
+  }
+  std::set_new_handler(nullptr);
   try {
     ::operator delete(::operator new(much, std::align_val_t(64)), std::align_val_t(64));
     return 6;

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
@@ -50,6 +52,25 @@ fn calls_answer_as_posix_says() {
 }
 
 #[test]
+fn the_library_is_opened_and_closed() {
+    let Some(program) = compiled("gcc", "opened.c", "opened") else { return };
+    let output = Command::new(&program).arg(library()).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} {errors}", output.status);
+}
+
+/// It is counted all the same, and its own files have what it wrote.
+#[test]
+fn a_program_closes_all_descriptors() {
+    let Some(program) = compiled("gcc", "closes.c", "closes") else { return };
+    let own = folder().join("own");
+    let (output, counted) = under("", &program, &[own.to_str().expect("a name")]);
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(std::fs::read_to_string(own).expect("its own file"), "own\n");
+    assert!(counted >= 100, "{counted} allocations were counted");
+}
+
+#[test]
 fn new_and_delete_in_all_forms() {
     let Some(program) = compiled("g++", "news.cpp", "news") else { return };
     for options in ["", "hardened=1"] {
@@ -88,6 +109,13 @@ fn wrong_options_are_told_and_the_program_runs() {
     assert_eq!(output.stdout, b"near\n");
     assert!(errors.contains("\"polcy=bind\" means nothing; accepted are policy="), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+    let no_text = OsStr::from_bytes(b"hardened=1,report=/tmp/\xff");
+    let mut echo = Command::new("/bin/echo");
+    echo.arg("near").env("LD_PRELOAD", library()).env("NEARPAGE_MALLOC", no_text);
+    let output = echo.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"near\n");
+    assert!(errors.contains("NEARPAGE_MALLOC: invalid utf-8"), "{errors}");
     let (output, counted) = under("policy=bind,nodes=0+61+63", "/bin/echo", &["near"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.stdout == b"near\n" && counted > 0, "{errors}");

@@ -272,4 +272,16 @@ m git -C clone log -p --stat | cksum"#,
     own!("cache_thrash", 2),
     own!("producer_consumer", 1_000_000),
     own!("growing_vectors", 100_000),
+    Row {
+        is_timed: false,
+        is_short: true,
+        ..usual(
+            // As it is handed out, a panic of the library ends the process: only here what `new` throws passes through that.
+            "cpp-new",
+            &[need("g++", "g++")],
+            "g++ -O1 -w -pthread -o cpp-new \"$SOURCES\"/../../crates/nearpage-preload/tests/news.cpp",
+            "m \"$INPUTS\"/cpp-new",
+            ("cpp-new", 40_000),
+        )
+    },
 ];

@@ -138,7 +138,9 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
         None => Some("it ran under a policy only".to_owned()),
     };
     // Checked first: a program must not run for an hour in vain.
-    let page = arguments.report.as_deref().map(|file| PageFile::at(file, &[])).transpose()?;
+    let checked = |file: &Option<PathBuf>| file.as_deref().map(|file| PageFile::at(file, &[]));
+    let page = checked(&arguments.report).transpose()?;
+    let output = checked(&arguments.output).transpose()?;
     let begun = Instant::now();
     let (command, options) = (&arguments.command, &arguments.options);
     let ended = child::run(command, options, library.as_deref(), page.is_some())?;
@@ -151,8 +153,8 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
     } else {
         report.to_string()
     };
-    match &arguments.output {
-        Some(file) => std::fs::write(file, text)?,
+    match output {
+        Some(file) => file.write(&text)?,
         None => terminal::report(&text),
     }
     match report.exit_code {

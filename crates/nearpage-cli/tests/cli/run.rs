@@ -78,6 +78,11 @@ fn wrong_usage_and_programs_that_cannot_be_run() {
         (&["--policy-only", "--", "/no/such/program"], 127, "/no/such/program: No such file"),
         (&["--policy-only", "--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
         (
+            &["--policy-only", "--output", "/no/such/report", "--", "echo", "it ran"],
+            2,
+            "cannot write /no/such/report: No such file",
+        ),
+        (
             &["--policy-only", "--options", "policy=bind,nodes=62+63", "--", "true"],
             2,
             "no node of nodes=62-63 has memory; this machine has it on 0",
