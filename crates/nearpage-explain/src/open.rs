@@ -92,6 +92,10 @@ impl Open {
         }
     }
 
+    pub(crate) fn caller(&self) -> Option<&str> {
+        self.caller.as_deref()
+    }
+
     pub(crate) fn last_line(&self) -> u64 {
         self.report.last_line
     }
