@@ -7,7 +7,7 @@ use nearpage::Gfp;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
-use crate::zones::Excluded;
+use crate::zones::Zones;
 
 /// A report, the rule that refused, what would have helped, and what cannot be known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -58,9 +58,23 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         report.order.is_none() && report.kind == Kind::Oom,
         "somebody asked for a kill (sysrq), or the order is damaged: no request was refused",
     );
+    let lacks_blocks = || report.zones.iter().map(|zone| zone.blocks.is_empty());
+    let lacks_all = has_zones && lacks_blocks().all(|lacks| lacks);
     say(
-        has_zones && report.zones.iter().all(|zone| zone.blocks.is_empty()),
-        "free blocks by order are missing",
+        lacks_all,
+        "free blocks by order are missing: the log was cut there, or lines were lost, and zones may be missing, too",
+    );
+    say(
+        !lacks_all && lacks_blocks().any(|lacks| lacks),
+        "free blocks by order of a zone are missing, or not all are there: whether it has one for the request is not known",
+    );
+    say(
+        report.unreadable.is_empty() && report.zones.iter().any(|zone| zone.is_damaged),
+        "a zone's row breaks off: what the zone would say is not known",
+    );
+    say(
+        verdict::hidden_pages(report) > 0 && verdict.confined_by.is_none() && !is_memcg,
+        "zones of the machine are missing, and nothing in the report says that the request could not use them: lines were lost",
     );
     say(
         // Of orders without blocks no kernel prints types.
@@ -88,13 +102,14 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         nodes.dedup();
         nodes
     };
-    let names_node = verdict.zones.iter().any(|zone| zone.excluded == Some(Excluded::ThisNode));
+    // Either the report names it, or it is the only one that gives nothing.
+    let names_node = Zones::new(report).this_node().is_some();
     say(
         nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report),
         "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is",
     );
     say(
-        report.mode.gfp.contains(Gfp::THISNODE) && nodes.len() > 1 && !names_node,
+        has_zones && report.mode.gfp.contains(Gfp::THISNODE) && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",
     );
     let held = verdict.no_progress.as_ref();

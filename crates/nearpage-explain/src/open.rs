@@ -40,7 +40,7 @@ pub(crate) struct Open {
     task_head: Vec<String>,
     /// Whether the last zone's reserve may go on in the next line.
     reserve_open: bool,
-    /// The zone whose blocks came last, while they may go on.
+    /// The zone whose blocks came last, until their sum ends them.
     blocks_of: Option<usize>,
 }
 
@@ -92,6 +92,10 @@ impl Open {
         }
     }
 
+    pub(crate) fn caller(&self) -> Option<&str> {
+        self.caller.as_deref()
+    }
+
     pub(crate) fn last_line(&self) -> u64 {
         self.report.last_line
     }
@@ -107,6 +111,7 @@ impl Open {
 
     /// The report as far as it came. `kernel` is the release that the log named last, for reports that name none.
     pub(crate) fn close(mut self, kernel: Option<&str>) -> Report {
+        self.drop_cut_blocks();
         if self.report.kernel.is_none() {
             self.report.kernel = kernel.map(String::from);
         }
@@ -292,22 +297,31 @@ impl Open {
 
     fn take_blocks(&mut self, piece: &Piece) -> bool {
         match piece {
-            Piece::Blocks(node, name, blocks) if self.part >= Part::Zones => {
-                let is_it = |zone: &ZoneRow| zone.node == *node && zone.name == *name;
+            Piece::Blocks(row) if self.part >= Part::Zones => {
+                let is_it = |zone: &ZoneRow| zone.node == row.node && zone.name == row.zone;
                 let Some(at) = self.report.zones.iter().position(is_it) else { return false };
                 if !self.report.zones[at].blocks.is_empty() || !self.reach(Part::Blocks) {
                     return false;
                 }
-                self.report.zones[at].blocks = blocks.clone();
-                self.blocks_of = Some(at);
+                self.drop_cut_blocks();
+                self.report.zones[at].blocks = row.blocks.clone();
+                self.blocks_of = Some(at).filter(|_| !row.is_whole);
                 true
             }
             Piece::MoreBlocks(text) if self.part == Part::Blocks => {
                 let Some(at) = self.blocks_of else { return false };
                 rows::add_blocks(&mut self.report.zones[at].blocks, text);
+                self.blocks_of = Some(at).filter(|_| !rows::ends_blocks(text));
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Of a row of blocks that was cut no order is known: what is missing may be any of them.
+    fn drop_cut_blocks(&mut self) {
+        if let Some(at) = self.blocks_of.take() {
+            self.report.zones[at].blocks.clear();
         }
     }
 
@@ -315,7 +329,7 @@ impl Open {
         if self.part < Part::Zones || !self.reach(Part::Totals) {
             return false;
         }
-        self.blocks_of = None;
+        self.drop_cut_blocks();
         let report = &mut self.report;
         match piece {
             Piece::Huge(free, all, kib) => {

@@ -2,8 +2,8 @@
 
 use nearpage_machine::idlist;
 
-use crate::report::{FreeBlocks, Kind, NodeRow, Task, ZoneRow};
-use crate::rows;
+use crate::report::{Kind, NodeRow, Task, ZoneRow};
+use crate::rows::{self, BlocksRow};
 
 /// The first line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ pub(crate) enum Piece {
     Zone(Box<(ZoneRow, NodeRow)>),
     Reserve(Vec<u64>),
     Numbers(Vec<u64>),
-    Blocks(u32, String, Vec<FreeBlocks>),
+    Blocks(BlocksRow),
     MoreBlocks(String),
     /// Free and all pages of a pool, and the size of one in KiB.
     Huge(u64, u64, u64),
@@ -151,8 +151,8 @@ fn of_memory(message: &str) -> Option<Piece> {
         let node = rows::node_of_zone(message, &row);
         return Some(Piece::Zone(Box::new((row, node))));
     }
-    if let Some((node, zone, blocks)) = rows::blocks(message) {
-        return Some(Piece::Blocks(node, zone, blocks));
+    if let Some(row) = rows::blocks(message) {
+        return Some(Piece::Blocks(row));
     }
     if let Some(reserve) = rows::reserve(message) {
         return Some(Piece::Reserve(reserve));

@@ -257,6 +257,15 @@ impl<R: BufRead> Reader<R> {
         let (number, caller) = (self.line, line.caller);
         let taken_by = match piece {
             Piece::Other => None,
+            // Whoever reaps a victim may tell of it, too; the report's own caller comes first.
+            Piece::Killed(_) => {
+                let is_own = |open: &Open| open.caller() == caller;
+                let mut own = self.open.iter_mut();
+                let own = own.position(|open| is_own(open) && open.take(&piece, number, caller));
+                own.or_else(|| {
+                    self.open.iter_mut().position(|open| open.take(&piece, number, caller))
+                })
+            }
             _ => self.open.iter_mut().position(|open| open.take(&piece, number, caller)),
         };
         let is_taken = taken_by.is_some();

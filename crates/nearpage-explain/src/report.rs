@@ -98,7 +98,8 @@ pub struct ZoneRow {
     pub reserve: Vec<u64>,
     /// Free blocks by order.
     pub blocks: Vec<FreeBlocks>,
-    /// Whether a figure of the row, or of its reserve, is none that can be read: what the zone would say is not known then.
+    /// Whether the row was cut, or a figure of it or of its reserve is none that can be read: what the zone would say is not
+    /// known then.
     pub is_damaged: bool,
 }
 

@@ -19,6 +19,9 @@ const DECIDES: [&str; 10] = [
     "free_cma",
 ];
 
+/// Figures that all kernels print of a zone: a row without one of them was cut.
+const IN_EVERY_ROW: [&str; 3] = ["free", "min", "present"];
+
 /// Blocks of a zone that a report keeps: no kernel has as many orders.
 const ORDERS_MOST: usize = 32;
 
@@ -55,11 +58,13 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
         return None;
     }
     let mut zone = ZoneRow { node, name: name.into(), ..ZoneRow::default() };
+    let mut missing = IN_EVERY_ROW.to_vec();
     for (key, kib) in fields(rest) {
         let Ok(kib) = kib.parse::<u64>() else {
             zone.is_damaged |= DECIDES.contains(&key);
             continue;
         };
+        missing.retain(|other| *other != key);
         match key {
             "free" => zone.free = kib,
             "boost" => zone.boost = Some(kib),
@@ -77,6 +82,7 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
             _ => {}
         }
     }
+    zone.is_damaged |= !missing.is_empty();
     Some(zone)
 }
 
@@ -172,8 +178,18 @@ pub(crate) fn numbers(text: &str) -> Option<Vec<u64>> {
     words.iter().map(|word| word.parse().ok()).collect()
 }
 
-/// `Node 0 DMA: 1*4kB (U) 0*8kB ... = 15872kB`: node, zone, blocks.
-pub(crate) fn blocks(message: &str) -> Option<(u32, String, Vec<FreeBlocks>)> {
+/// The free blocks of a zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BlocksRow {
+    pub(crate) node: u32,
+    pub(crate) zone: String,
+    pub(crate) blocks: Vec<FreeBlocks>,
+    /// Whether the row has its end.
+    pub(crate) is_whole: bool,
+}
+
+/// `Node 0 DMA: 1*4kB (U) 0*8kB ... = 15872kB`
+pub(crate) fn blocks(message: &str) -> Option<BlocksRow> {
     let (node, name, rest) = zone_of(message)?;
     let rest = rest.strip_prefix(':')?.trim_start();
     if !rest.is_empty() && !is_blocks(rest) {
@@ -184,14 +200,22 @@ pub(crate) fn blocks(message: &str) -> Option<(u32, String, Vec<FreeBlocks>)> {
     if unreadable(message).is_none() {
         add_blocks(&mut blocks, rest);
     }
-    Some((node, name.into(), blocks))
+    Some(BlocksRow { node, zone: name.into(), blocks, is_whole: ends_blocks(rest) })
 }
 
-/// Whether a text begins with blocks, or with the types of some: a part of a line that the log broke.
+/// Whether a text begins with blocks, the types of some, or their sum: a part of a line that the log broke.
 pub(crate) fn is_blocks(text: &str) -> bool {
-    text.split_whitespace()
-        .next()
-        .is_some_and(|word| count_and_size(word).is_some() || types(word).is_some())
+    let mut words = text.split_whitespace();
+    words.next().is_some_and(|word| {
+        count_and_size(word).is_some()
+            || types(word).is_some()
+            || word == "=" && words.next().is_some_and(|sum| sum.ends_with("kB"))
+    })
+}
+
+/// Whether a text ends a row of blocks: their sum is its last figure.
+pub(crate) fn ends_blocks(text: &str) -> bool {
+    text.split_whitespace().any(|word| word == "=")
 }
 
 /// Adds the blocks of a text to those before.
@@ -248,8 +272,16 @@ mod tests {
             (row.present, row.managed, row.free_pcp, row.free_cma),
             (15992, Some(15908), Some(12), 4)
         );
-        let bare = zone("Normal free:8kB min:4kB").unwrap();
+        let bare = zone("Normal free:8kB min:4kB present:16kB").unwrap();
         assert_eq!((bare.node, bare.anon, bare.is_damaged), (0, None, false));
+        for cut in [
+            "Normal free:8",
+            "Normal free:8kB",
+            "Normal free:8kB min:4kB",
+            "Normal free:8kB min:4kB present:1",
+        ] {
+            assert!(zone(cut).unwrap().is_damaged, "{cut}");
+        }
         assert!(
             zone("Node 0 active_anon:8kB").is_none() && zone("Node 0 Strange free:8kB").is_none()
         );
@@ -257,15 +289,21 @@ mod tests {
 
     #[test]
     fn blocks_with_types_and_without() {
-        let (node, name, with) =
-            blocks("Node 0 Normal: 3*4kB (UM) 0*8kB 2*16kB (H) = 44kB").unwrap();
-        assert_eq!((node, name.as_str(), with.len()), (0, "Normal", 3));
-        let types: Vec<_> = with.iter().map(|blocks| blocks.types.as_deref().unwrap()).collect();
+        let with = blocks("Node 0 Normal: 3*4kB (UM) 0*8kB 2*16kB (H) = 44kB").unwrap();
+        assert_eq!((with.node, with.zone.as_str(), with.blocks.len()), (0, "Normal", 3));
+        let types: Vec<_> =
+            with.blocks.iter().map(|blocks| blocks.types.as_deref().unwrap()).collect();
         assert_eq!(types, ["UM", "", "H"]);
-        let (.., without) = blocks("DMA: 3*4kB 0*8kB = 12kB").unwrap();
-        assert!(without.iter().all(|blocks| blocks.types.is_none()));
-        let (.., mut broken) = blocks("Node 0 DMA: 1*4kB").unwrap();
-        assert!(is_blocks("(U) 2*8kB") && is_blocks("2*8kB"));
+        let without = blocks("DMA: 3*4kB 0*8kB = 12kB").unwrap();
+        assert!(
+            with.is_whole
+                && without.is_whole
+                && without.blocks.iter().all(|blocks| blocks.types.is_none())
+        );
+        let broken = blocks("Node 0 DMA: 1*4kB").unwrap();
+        assert!(!broken.is_whole);
+        let mut broken = broken.blocks;
+        assert!(is_blocks("(U) 2*8kB") && is_blocks("2*8kB") && is_blocks("= 20kB"));
         add_blocks(&mut broken, "(U) 2*8kB");
         assert_eq!((broken[0].types.as_deref(), broken[1].count), (Some("U"), 2));
         assert!(blocks("Node 0 DMA per-cpu:").is_none());
@@ -276,13 +314,13 @@ mod tests {
         let large = "Node 0 DMA free:99999999999999999999kB min:4kB";
         assert_eq!(unreadable(large), Some("free:99999999999999999999kB"));
         assert!(zone(large).unwrap().is_damaged);
-        let negative = "Node 0 DMA free:8kB min:4kB active_anon:-4kB";
+        let negative = "Node 0 DMA free:8kB min:4kB active_anon:-4kB present:16kB";
         assert_eq!(unreadable(negative), Some("active_anon:-4kB"));
         let row = zone(negative).unwrap();
         assert_eq!((row.anon, row.is_damaged), (None, false), "it decides nothing");
         let counts = "Node 0 DMA: 99999999999999999999*4kB (U) 1*8kB (U)";
         assert_eq!(unreadable(counts), Some("99999999999999999999*4kB"));
-        assert!(blocks(counts).is_none_or(|(.., blocks)| blocks.is_empty()));
+        assert!(blocks(counts).is_none_or(|row| row.blocks.is_empty()));
         assert_eq!(unreadable("lowmem_reserve[]: 0 -1"), Some("-1"));
         assert_eq!(unreadable("99999999999999999999 pages RAM"), Some("99999999999999999999"));
         let killed = "Killed process 7 (a) total-vm:9kB, anon-rss:-8kB, oom_score_adj:-998";

@@ -233,13 +233,7 @@ fn decisive(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {
     let report = zones.report;
-    let page = report.page_kib();
-    let shown: u64 =
-        report.zones.iter().map(|zone| zone.present / page).fold(0, u64::saturating_add);
-    let ram = report.ram_pages.unwrap_or(0);
-    // Zones end where their pageblocks do: a little is never shown.
-    let hidden_pages = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown) };
-    let hidden_pages = if hidden_pages > ram / 64 { hidden_pages } else { 0 };
+    let hidden_pages = hidden_pages(report);
     let beyond = judged.iter().find(|zone| zone.excluded.is_some() && zone.rule == Rule::Passes);
     if let Some(zone) = beyond {
         let elsewhere = Some((zone.node, zone.zone.clone()));
@@ -251,10 +245,23 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
         _ if hidden_pages == 0 => None,
         _ if report.nodemask.is_some() => Some(Excluded::Policy),
         _ if zones.highest() < zones.index("Normal") => Some(Excluded::Kind),
-        _ if report.mems_allowed.is_some() => Some(Excluded::Cpuset),
+        // The cpuset at the root has all nodes: the zones were lost on their way.
+        _ if report.mems_allowed.is_some() && report.cpuset.as_deref() != Some("/") => {
+            Some(Excluded::Cpuset)
+        }
         _ => None,
     };
     by.map(|by| Confinement { by, elsewhere: None, hidden_pages })
+}
+
+/// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.
+pub(crate) fn hidden_pages(report: &Report) -> u64 {
+    let page = report.page_kib();
+    let shown: u64 =
+        report.zones.iter().map(|zone| zone.present / page).fold(0, u64::saturating_add);
+    let ram = report.ram_pages.unwrap_or(0);
+    let hidden = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown) };
+    if hidden > ram / 64 { hidden } else { 0 }
 }
 
 fn no_progress(zones: &Zones<'_>) -> NoProgress {

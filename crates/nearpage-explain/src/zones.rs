@@ -32,8 +32,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
     pub(crate) flags: AllocFlags,
-    /// The node that the request insists on, if it does and the report tells.
-    this_node: Option<u32>,
+    /// The nodes that `__GFP_THISNODE` may name; empty without the flag, or where the report tells nothing.
+    insisted_on: Vec<u32>,
 }
 
 impl<'a> Zones<'a> {
@@ -47,29 +47,48 @@ impl<'a> Zones<'a> {
         let gfp = report.mode.gfp;
         let flags = AllocFlags::under_pressure(gfp, order);
         let page_kib = report.page_kib();
-        let mut zones = Zones { report, names, page_kib, gfp, order, flags, this_node: None };
-        zones.this_node = zones.insisted_on();
+        let insisted_on = Vec::new();
+        let mut zones = Zones { report, names, page_kib, gfp, order, flags, insisted_on };
+        zones.insisted_on = zones.may_be_insisted_on();
         zones
     }
 
-    /// The node of `__GFP_THISNODE`. Where the report does not name it, it is the one node that gives nothing, if all
-    /// others would.
-    fn insisted_on(&self) -> Option<u32> {
+    /// The nodes that `__GFP_THISNODE` may name. Where the report names none, it is one that gives nothing: the request was
+    /// refused. A node that may give, since the report lost a row of it, is meant only if no other gives nothing for sure.
+    fn may_be_insisted_on(&self) -> Vec<u32> {
         if !self.gfp.contains(Gfp::THISNODE) {
-            return None;
+            return Vec::new();
         }
         if let Some(node) = self.report.slub.as_ref().and_then(|slub| slub.node) {
-            return Some(node);
+            return vec![node];
         }
         let asked = || self.report.zones.iter().filter(|zone| self.excluded(zone).is_none());
-        let gives = |node: u32| {
-            asked().any(|zone| zone.node == node && self.passes(zone, &self.check(zone)))
+        let any = |node: u32, is: &dyn Fn(&ZoneRow) -> bool| {
+            asked().any(|zone| zone.node == node && is(zone))
         };
-        let mut full: Vec<u32> = asked().map(|zone| zone.node).collect();
-        full.sort_unstable();
-        full.dedup();
-        full.retain(|&node| !gives(node));
-        match full[..] {
+        let mut refusing: Vec<u32> = asked().map(|zone| zone.node).collect();
+        refusing.sort_unstable();
+        refusing.dedup();
+        refusing.retain(|&node| !any(node, &|zone| self.gives(zone) == Some(true)));
+        let mut surely = refusing.clone();
+        surely.retain(|&node| !any(node, &|zone| self.gives(zone).is_none()));
+        if surely.is_empty() { refusing } else { surely }
+    }
+
+    /// Whether a zone gives the request a block; `None` if the report lacks what would tell.
+    fn gives(&self, zone: &ZoneRow) -> Option<bool> {
+        let check = self.check(zone);
+        let has_all = self.knows_reserve(zone) || self.flags.contains(AllocFlags::NO_WATERMARKS);
+        match self.passes(zone, &check) {
+            _ if zone.is_damaged => None,
+            true => has_all.then_some(true),
+            false => (!zone.blocks.is_empty() || !self.has_pages(&check)).then_some(false),
+        }
+    }
+
+    /// The one node that the request insists on, if it does and the report tells.
+    pub(crate) fn this_node(&self) -> Option<u32> {
+        match self.insisted_on[..] {
             [node] => Some(node),
             _ => None,
         }
@@ -237,7 +256,7 @@ impl<'a> Zones<'a> {
             Some(Excluded::Kind)
         } else if is_outside(&self.report.nodemask) {
             Some(Excluded::Policy)
-        } else if self.this_node.is_some_and(|node| node != zone.node) {
+        } else if !self.insisted_on.is_empty() && !self.insisted_on.contains(&zone.node) {
             Some(Excluded::ThisNode)
         } else if is_outside(&self.report.mems_allowed) && hardwall && !beyond_cpuset {
             Some(Excluded::Cpuset)

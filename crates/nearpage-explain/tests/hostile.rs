@@ -56,6 +56,19 @@ fn the_sample_is_explained() {
     );
 }
 
+/// The victim of one is not taken for that of another which is not so far: that one would end there.
+#[test]
+fn victims_belong_to_the_report_of_their_caller() {
+    let (first, second) = (lines("first", Some("T1")), lines("second", Some("T2")));
+    let log = [&first[..6], &second[..], &first[6..]].concat().join("\n");
+    let explained = explain(log.as_bytes()).unwrap();
+    assert_eq!(explained.len(), 2);
+    for one in explained {
+        assert_eq!(one.verdict.rule, Rule::Watermark, "{}", one.report.process);
+        assert_eq!(one.report.victim.unwrap().name, one.report.process);
+    }
+}
+
 /// What a report lacks is not taken for 0.
 #[test]
 fn counters_that_are_missing_are_not_known() {

@@ -23,8 +23,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// How soon a signal is seen.
 const TURN: Duration = Duration::from_millis(100);
-/// The least that is waited for a key.
-const SOON: Duration = Duration::from_millis(1);
+/// For how long a key is looked for that may be there: what waits no time does not look at all. The library waits in whole
+/// milliseconds, and spins for the rest of its time.
+const LOOK: Duration = Duration::from_micros(50);
 /// Slowest and fastest play.
 const SLOWEST: f64 = 0.25;
 const FASTEST: f64 = 64.0;
@@ -98,9 +99,7 @@ fn show(
                 terminal::take_again(terminal)?;
                 break;
             }
-            let left = next.saturating_duration_since(Instant::now());
-            // What waits no time does not look either.
-            if event::poll(left.clamp(SOON, TURN))? {
+            if event::poll(LOOK)? {
                 match view.handle(&event::read()?) {
                     Asked::Quit => return Ok(()),
                     Asked::Plus if feed.is_played() => speed = (speed * 2.0f64).min(FASTEST),
@@ -118,6 +117,7 @@ fn show(
                 next = next.min(Instant::now() + pace(feed, delay, speed));
                 break;
             }
+            let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 if !view.is_paused() {
                     feed.advance();
@@ -125,6 +125,7 @@ fn show(
                 next = Instant::now() + pace(feed, delay, speed);
                 break;
             }
+            terminal::wait(left.min(TURN));
         }
     }
 }

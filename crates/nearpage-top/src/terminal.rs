@@ -2,8 +2,11 @@
 //!
 //! Restoring passes over errors: what is written to a terminal that is gone goes nowhere, and there is nobody to tell.
 
-use std::io;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::panic;
+use std::thread;
+use std::time::Duration;
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
@@ -70,7 +73,20 @@ pub(crate) fn is_gone() -> bool {
     let stdout = io::stdout();
     let mut looked_at = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // These three are told without being asked for.
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    poll(&mut looked_at, Some(&at_once)).is_ok() && looked_at[0].revents().intersects(gone)
+    poll(&mut looked_at, Some(&at_once)).is_ok() && looked_at[0].revents().intersects(GONE)
 }
+
+/// Waits until a key may be there, a signal came, or the time is over.
+pub(crate) fn wait(time: Duration) {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let keys = if stdin.is_terminal() { stdin.as_fd() } else { stdout.as_fd() };
+    let mut looked_at = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
+    let most = Timespec::try_from(time).ok();
+    if poll(&mut looked_at, most.as_ref()).is_ok() && looked_at[0].revents().intersects(GONE) {
+        // It would be ready for ever. Whether the screen is gone, too, is seen at the next turn.
+        thread::sleep(time);
+    }
+}
+
+/// What is told without being asked for.
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);

@@ -68,7 +68,7 @@ pub const ASKERS: [Asker; 3] = [
 ];
 
 /// Whether a zone would give a block of this order to a request of the kernel for itself that can wait, by the core's
-/// watermark check. `None` if the zone does not tell its marks. Types of blocks are not looked at: buddyinfo has none.
+/// watermark check. `None` if the zone does not tell its marks or, of orders above 0, its blocks. Types of blocks are not looked at: buddyinfo has none.
 pub fn passes(zone: &ZoneSample, order: u8) -> Option<bool> {
     ASKERS[0].passes(zone, order)
 }
@@ -76,6 +76,7 @@ pub fn passes(zone: &ZoneSample, order: u8) -> Option<bool> {
 impl Asker {
     /// Whether a zone would give it a block of this order; as [`passes`].
     pub fn passes(&self, zone: &ZoneSample, order: u8) -> Option<bool> {
+        let lacks_blocks = order > 0 && zone.blocks.is_empty();
         let order = Order(order);
         let check = WatermarkCheck {
             free: PageCount(zone.free?),
@@ -86,9 +87,11 @@ impl Asker {
             order,
             flags: AllocFlags::under_pressure(self.gfp, order),
         };
-        Some(watermark_ok(&check, |order, _| {
-            zone.blocks.get(usize::from(order.0)).is_some_and(|&count| count > 0)
-        }))
+        let has_block =
+            |order: Order| zone.blocks.get(usize::from(order.0)).is_some_and(|&count| count > 0);
+        let passes = watermark_ok(&check, |order, _| lacks_blocks || has_block(order));
+        // Of blocks that are not known none may be there.
+        (!lacks_blocks || !passes).then_some(passes)
     }
 
     /// Pages that a zone keeps from it, since it could use a higher zone.
@@ -222,6 +225,17 @@ mod tests {
         let is_told = |word: &&str| crate::words::WORDS.iter().any(|told| told.word == *word);
         assert!(words.iter().all(is_told), "{words:?}");
         words
+    }
+
+    #[test]
+    fn without_blocks_only_what_pages_tell_is_known() {
+        let mut zone = zone(0, 5000);
+        zone.blocks.clear();
+        assert_eq!([0, 3, 9].map(|order| passes(&zone, order)), [Some(true), None, None]);
+        zone.free = Some(1);
+        assert_eq!([0, 3, 9].map(|order| passes(&zone, order)), [Some(false); 3]);
+        zone.min = None;
+        assert_eq!([0, 3, 9].map(|order| passes(&zone, order)), [None; 3]);
     }
 
     #[test]

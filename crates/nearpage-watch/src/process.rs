@@ -340,7 +340,11 @@ impl Read for Timed<'_> {
 }
 
 fn exchange(stream: &mut UnixStream, request: Request<'_>) -> Result<Option<Vec<u8>>, Trouble> {
-    stream.write_all(request.to_string().as_bytes())?;
+    match stream.write_all(request.to_string().as_bytes()) {
+        // Who refuses at once, as a process of another user does, has closed before it is asked: the answer says why.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
     let mut answer = BufReader::new(Timed { stream, until: Instant::now() + PATIENCE });
     let mut head = Vec::with_capacity(64);
     (&mut answer).take(HEAD_BYTES_MAX as u64).read_until(b'\n', &mut head)?;

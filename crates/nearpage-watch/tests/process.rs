@@ -106,6 +106,22 @@ fn impostor(answer: &'static [u8]) -> (Place, thread::JoinHandle<()>) {
     (place, thread)
 }
 
+/// A server that refuses closes before it is asked, or after.
+#[test]
+fn who_is_refused_at_once_is_told_why() {
+    let place = place();
+    let listener = UnixListener::bind(&place.path).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"nearpage 1 refused you are user 7\n");
+        }
+    });
+    for _ in 0..500 {
+        let error = ProcessTree::connect(&place.path).unwrap_err();
+        assert!(matches!(error, ProcessError::Refused { .. }), "{error}");
+    }
+}
+
 #[test]
 fn other_programs_and_other_versions_are_told() {
     for (answer, told) in [

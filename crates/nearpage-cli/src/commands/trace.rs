@@ -2,19 +2,21 @@
 
 mod twin;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
 use nearpage_machine::shown;
 use nearpage_replay::{Bundle, ReplayError};
+use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
 use nearpage_trace::{TraceCounts, TraceError, read_trace, unpacked};
 use serde::Serialize;
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
-use super::input::{STANDARD_INPUT, is_standard};
+use super::input::{STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
@@ -119,12 +121,56 @@ pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
         Action::Export(arguments) => arguments,
         Action::Twin(arguments) => return twin::run(arguments),
     };
-    if arguments.perfetto.is_some() && arguments.perfetto == arguments.chrome {
+    check(arguments)?;
+    Ok(export(arguments)?).and_then(|document| tell(arguments, &document))
+}
+
+/// Refuses outputs that would replace an input or each other.
+fn check(arguments: &ExportArgs) -> Result<(), CommandError> {
+    let outputs: Vec<&Path> = [&arguments.perfetto, &arguments.chrome]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    let places: Vec<PathBuf> = outputs.iter().map(|path| place(path)).collect();
+    if let [first, second] = &places[..]
+        && first == second
+    {
         return Err(CommandError::Usage(
             "--perfetto and --chrome name the same output: each needs one of its own".into(),
         ));
     }
-    Ok(export(arguments)?).and_then(|document| tell(arguments, &document))
+    if arguments.json && outputs.iter().any(|path| is_standard(path)) {
+        return Err(CommandError::Usage(
+            "--json prints on standard output, where the timeline goes: give the timeline a file"
+                .into(),
+        ));
+    }
+    for path in outputs.into_iter().filter(|path| !is_standard(path)) {
+        let inputs =
+            [&arguments.bundle, &arguments.trace].into_iter().flatten().map(PathBuf::as_path);
+        match page_file(path, inputs) {
+            Ok(_) => {}
+            Err(WriteError::Unwritable { path, source: error }) => {
+                return Err(TraceFailure::Write { path, error }.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Where a path leads to, whatever it is called: behind links where it is there, else in its folder.
+fn place(path: &Path) -> PathBuf {
+    if is_standard(path) {
+        return path.into();
+    }
+    let in_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.into())
 }
 
 #[derive(Serialize)]
@@ -206,7 +252,8 @@ fn draw_alone(
 }
 
 fn failed(path: &Path, error: io::Error) -> TraceFailure {
-    TraceFailure::Write { path: shown(path).to_string(), error }
+    let path = if is_standard(path) { "standard output".into() } else { shown(path).to_string() };
+    TraceFailure::Write { path, error }
 }
 
 fn tell(arguments: &ExportArgs, document: &Document) -> Result<(), CommandError> {
@@ -236,7 +283,7 @@ fn tell(arguments: &ExportArgs, document: &Document) -> Result<(), CommandError>
 
 /// A file that takes its name when it is whole; or a device, or standard output.
 enum Output {
-    Beside(BufWriter<NamedTempFile>, PathBuf),
+    Beside(BufWriter<File>, TempPath, PathBuf),
     Plain(BufWriter<Box<dyn Write>>),
 }
 
@@ -248,21 +295,22 @@ impl Output {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(Output::Plain(BufWriter::new(Box::new(File::create(path)?))));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut builder = tempfile::Builder::new();
-        let file = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-        let file = file.tempfile_in(folder.unwrap_or(Path::new(".")));
-        // The name that was tried is not the user's.
-        let file = file.map_err(|error| io::Error::from(error.kind()))?;
-        Ok(Output::Beside(BufWriter::new(file), path.to_owned()))
+        let path = place(path);
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        // Made and written without the library, whose errors name its file instead of the user's.
+        let made = tempfile::Builder::new().make_in(folder, |path| {
+            OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)
+        })?;
+        let (file, beside) = made.into_parts();
+        Ok(Output::Beside(BufWriter::new(file), beside, path))
     }
 
     fn keep(self) -> io::Result<()> {
         match self {
             Output::Plain(mut writer) => writer.flush(),
-            Output::Beside(writer, path) => {
-                let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.persist(path).map(drop).map_err(|error| error.error)
+            Output::Beside(mut writer, beside, path) => {
+                writer.flush()?;
+                beside.persist(path).map_err(|error| error.error)
             }
         }
     }
@@ -271,14 +319,14 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Output::Beside(writer, _) => writer.write(bytes),
+            Output::Beside(writer, ..) => writer.write(bytes),
             Output::Plain(writer) => writer.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Output::Beside(writer, _) => writer.flush(),
+            Output::Beside(writer, ..) => writer.flush(),
             Output::Plain(writer) => writer.flush(),
         }
     }

@@ -505,6 +505,33 @@ fn a_terminal_that_shrinks_to_nothing_and_grows_again() {
     top.ends();
 }
 
+/// Between two samples it sleeps. The library that reads keys spins for up to a millisecond of each wait.
+#[test]
+fn waiting_for_keys_takes_no_time() {
+    let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "60"], 80, 24);
+    top.wait_for(&["[1 nodes]"]);
+    let path = format!("/proc/{}/schedstat", top.child.id());
+    let on_cpu = || -> u64 {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    let mut taken: Vec<Duration> = (0..6)
+        .map(|_| {
+            let before = on_cpu();
+            std::thread::sleep(Duration::from_secs(1));
+            Duration::from_nanos(on_cpu() - before)
+        })
+        .collect();
+    // Others' work may disturb half of them.
+    taken.sort_unstable();
+    assert!(taken[2] < Duration::from_millis(3), "CPU in seconds without a sample: {taken:?}");
+    // Keys that come at once are all taken.
+    top.press(b"2345");
+    top.wait_for(&["[5 processes]"]);
+    top.press(b"q");
+    top.ends();
+}
+
 #[test]
 fn the_mouse_opens_panes() {
     let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "0.2"], 80, 24);

@@ -127,17 +127,55 @@ fn what_cannot_be_read_or_written_is_told() {
     refused(
         &[BUNDLE, "--perfetto", "/nonexistent/out"],
         1,
-        "cannot write /nonexistent/out: entity not found\n",
+        "cannot write /nonexistent/out: No such file or directory (os error 2)\n",
+    );
+    refused(
+        &[BUNDLE, "--chrome", "README.md/out"],
+        1,
+        "cannot write README.md/out: Not a directory (os error 20)\n",
     );
     refused(&[BUNDLE, "--perfetto", "/dev/full"], 1, "cannot write /dev/full: ");
     refused(&["--trace", "README.md", "--perfetto", "-"], 2, "README.md: byte ");
     refused(&["--trace", "/nonexistent", "--perfetto", "-"], 2, "/nonexistent: ");
     refused(&["docs", "--perfetto", "/dev/null"], 2, "docs: ");
+    refused(&[BUNDLE, "--chrome", "-", "--json"], 2, "give the timeline a file");
     // No file is left of work that failed.
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     refused(&["--trace", "README.md", "--perfetto", out.to_str().unwrap()], 2, "README.md");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Under whatever name.
+#[test]
+fn outputs_replace_no_input_and_not_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (bundle, link) = (at("bundle.tar.zst"), at("link"));
+    fs::copy(root().join(BUNDLE), &bundle).unwrap();
+    std::os::unix::fs::symlink("bundle.tar.zst", &link).unwrap();
+    let before = fs::read(&bundle).unwrap();
+    for arguments in [
+        [&bundle, "--perfetto", &bundle],
+        [&bundle, "--perfetto", &link],
+        [&link, "--chrome", &at("./bundle.tar.zst")],
+        ["--trace", &bundle, &format!("--chrome={link}")],
+    ] {
+        let output = export(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("it is the input"));
+    }
+    let same = export(&[&bundle, "--perfetto", &at("out"), "--chrome", &at("./out")]);
+    assert_eq!(same.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&same.stderr).contains("name the same output"));
+    assert_eq!(fs::read(&bundle).unwrap(), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    // A link stays one.
+    std::os::unix::fs::symlink("target", at("later")).unwrap();
+    fs::write(at("target"), "").unwrap();
+    assert!(export(&[&bundle, "--chrome", &at("later")]).status.success());
+    assert!(fs::symlink_metadata(at("later")).unwrap().is_symlink());
+    assert!(fs::metadata(at("target")).unwrap().len() > 1000);
 }
 
 fn twin(folder: &std::path::Path, arguments: &[&str]) -> Output {

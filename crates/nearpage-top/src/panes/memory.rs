@@ -211,11 +211,16 @@ pub(crate) fn change(shown: &Shown<'_>, zone: &ZoneSample, at: usize) -> String 
 
 fn zone_row(shown: &Shown<'_>, at: usize, width: usize) -> String {
     let zone = &shown.now.zones[at];
-    let gives: Vec<&str> = [(0, "0"), (3, "3"), (9, "9")]
+    // `-` stands for all that is not known.
+    let mut gives: Vec<&str> = [(0, "0"), (3, "3"), (9, "9")]
         .into_iter()
-        .filter(|(order, _)| passes(zone, *order) == Some(true))
-        .map(|(_, name)| name)
+        .filter_map(|(order, name)| match passes(zone, order) {
+            Some(true) => Some(name),
+            Some(false) => None,
+            None => Some("-"),
+        })
         .collect();
+    gives.dedup();
     let gives = if gives.is_empty() { "nothing".into() } else { gives.join(" ") };
     let wide = if width >= WIDE {
         format!(
@@ -273,7 +278,7 @@ fn block_row(shown: &Shown<'_>, zone: &ZoneSample, orders: usize) -> String {
     let highest = (0..orders as u8).rev().find(|order| passes(zone, *order) == Some(true));
     let highest = match highest {
         Some(order) => format!("to {order}"),
-        None if zone.min.is_none() => "-".into(),
+        None if zone.min.is_none() || zone.blocks.is_empty() => "-".into(),
         None => "none".into(),
     };
     // The largest that gets less.

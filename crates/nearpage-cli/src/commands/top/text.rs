@@ -146,11 +146,16 @@ fn short(kib: u64) -> String {
 fn zone_row(zone: &ZoneSample) -> String {
     let of = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let order = zone.largest_order().map_or("-".into(), |order| order.to_string());
-    let gives: Vec<String> = [0, 3, 9]
+    // `-` stands for all that is not known.
+    let mut gives: Vec<String> = [0, 3, 9]
         .into_iter()
-        .filter(|&order| passes(zone, order) == Some(true))
-        .map(|order| order.to_string())
+        .filter_map(|order| match passes(zone, order) {
+            Some(true) => Some(order.to_string()),
+            Some(false) => None,
+            None => Some("-".into()),
+        })
         .collect();
+    gives.dedup();
     let gives = if gives.is_empty() { "none".into() } else { gives.join(" ") };
     format!(
         " {:<3} {:<7} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7} {order:>6}  {gives}",
