@@ -97,7 +97,9 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
     build.args(["--no-build-isolation", "--no-deps", "--force-reinstall"]).arg(package());
     if arguments.short {
         // The profile of tests takes half as long to compile, and crates whose features agree are there already.
-        build.arg("--config-settings=build-args=--profile=dev").env("CARGO_TARGET_DIR", target_dir());
+        build
+            .arg("--config-settings=build-args=--profile=dev")
+            .env("CARGO_TARGET_DIR", target_dir());
     }
     step("the build of python/", build.env("PATH", with_path(&binaries)))?;
     // Not as a module of `python`, which would look for the package in the folder first.
