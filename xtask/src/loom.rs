@@ -1,6 +1,6 @@
-//! `cargo xtask loom`: the models of the core's protocols in all interleavings.
+//! `cargo xtask loom`: the models of the core's protocols, and of the malloc's, in all interleavings.
 //!
-//! They are tests of the core that exist only with `--cfg loom`. That flag goes to every crate of a build, so
+//! They are tests that exist only with `--cfg loom`. That flag goes to every crate of a build, so
 //! these builds have a folder of their own: normal ones are not built anew because of them.
 
 use std::io;
@@ -16,6 +16,12 @@ pub struct LoomArgs {
     filter: Option<String>,
 }
 
+/// A package, where its models are, and what their names contain.
+type Models = (&'static str, &'static [&'static str], &'static str);
+
+const MODELS: [Models; 2] =
+    [("nearpage", &["--test", "loom"], ""), ("nearpage-malloc", &["--lib"], "models::")];
+
 /// Why the models did not hold.
 #[derive(Debug, thiserror::Error)]
 pub enum LoomError {
@@ -23,7 +29,7 @@ pub enum LoomError {
     #[error("cargo: {0}")]
     Cargo(#[from] io::Error),
     /// A model failed, or did not compile.
-    #[error("the models of tests/loom failed: {0}")]
+    #[error("the models failed: {0}")]
     Failed(ExitStatus),
 }
 
@@ -33,15 +39,20 @@ pub enum LoomError {
 ///
 /// [`LoomError`].
 pub fn run(arguments: &LoomArgs) -> Result<(), LoomError> {
-    let status = command(arguments).status()?;
-    if status.success() { Ok(()) } else { Err(LoomError::Failed(status)) }
+    for models in MODELS {
+        let status = command(&models, arguments).status()?;
+        if !status.success() {
+            return Err(LoomError::Failed(status));
+        }
+    }
+    Ok(())
 }
 
-fn command(arguments: &LoomArgs) -> Command {
+fn command((package, target, path): &Models, arguments: &LoomArgs) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--package", "nearpage", "--test", "loom"]);
+    command.args(["test", "--package", package]).args(*target);
     command.arg("--target-dir").arg(target_dir());
-    command.args(arguments.filter.as_deref());
+    command.arg(arguments.filter.as_deref().unwrap_or(path));
     // One model at a time, and how many interleavings it had.
     command.args(["--", "--nocapture", "--test-threads=1"]);
     command.env("RUSTFLAGS", "--cfg loom");
@@ -59,7 +70,7 @@ mod tests {
 
     #[test]
     fn models_are_built_apart_and_with_their_flag() {
-        let command = command(&LoomArgs { filter: Some("page_lock".to_owned()) });
+        let command = command(&MODELS[0], &LoomArgs { filter: Some("page_lock".to_owned()) });
         let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let target = arguments.iter().position(|word| word == "--target-dir").unwrap();
         assert!(arguments[target + 1].ends_with("loom"), "{arguments:?}");

@@ -1,4 +1,5 @@
-//! `cargo xtask miri`: Miri runs the tests of the core's unsafe files and of the page-lock protocol.
+//! `cargo xtask miri`: Miri runs the tests of the core's unsafe files and of the page-lock protocol, and of the lists in which the
+//! malloc's objects go home.
 //!
 //! Miri is in dated nightlies alone, and this is an extra: without that toolchain nothing is run. Sections of memory are
 //! smaller under Miri (`SECTION_SHIFT`), and so are the random machines of the page locks.
@@ -50,7 +51,10 @@ pub fn run() -> Result<(), MiriError> {
     pass(
         "test --package nearpage --test pagelock",
         cargo("test --package nearpage --test pagelock"),
-    )
+    )?;
+    let mut parcels = cargo("test --package nearpage-malloc --lib");
+    parcels.args(["--", "parcel::"]);
+    pass("test --package nearpage-malloc --lib", parcels)
 }
 
 /// The line that tells what is missing, or `None` if that toolchain has a Miri.

@@ -1,28 +1,14 @@
-//! The careful way: a byte for each 16 bytes of memory tells whether an object begins there, and who has it.
+//! The careful way: a byte for each 16 bytes of memory tells whether an object begins there, and who has it ([`mark`]).
 //!
-//! ```text
-//!            malloc            free by its thread
-//!   FREE -----------> TAKEN -----------------------> FREE
-//!    ^                  |  free by another thread
-//!    |  it came home    v
-//!    +---------------- AWAY
-//! ```
-//!
-//! So a look at one byte finds a second free, and an address inside of an object, which has no byte of its own. Only the thread
-//! whose heap owns an object changes its byte without an exchange: it would cost more than all else of a free. If another
-//! thread frees the same object within the same few nanoseconds, both may find it taken; then its byte is not `AWAY` when it
-//! comes home, or not `FREE` when it is handed out, and the second free is told there.
+//! So a look at one byte finds a second free, and an address inside of an object, which has no byte of its own.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use crate::boot::map_table;
+use crate::mark;
 use crate::misuse::{self, MisuseKind};
 use crate::span::{self, Kind, UNIT_SHIFT};
-
-const FREE: u8 = 0;
-const TAKEN: u8 = 1;
-const AWAY: u8 = 2;
 
 /// Bytes of a unit.
 const BYTES: usize = (1 << UNIT_SHIFT) / 16;
@@ -47,7 +33,7 @@ fn state(address: usize) -> Option<&'static AtomicU8> {
 /// An object is handed out, by the thread whose heap owns it. `false`, and nothing changes, if it is not free.
 #[inline(always)]
 pub(crate) fn hand_out(address: usize) -> bool {
-    change(address, FREE, TAKEN)
+    state(address).is_some_and(mark::hand_out)
 }
 
 /// The same, which reports what is not free; without a table all is.
@@ -56,14 +42,14 @@ pub(crate) fn hand_out_or_report(address: usize, size: usize) {
         && let Some(state) = state(address)
     {
         misuse::report(MisuseKind::DoubleFree, address, size, "malloc");
-        state.store(TAKEN, Ordering::Relaxed);
+        mark::hand_out_anyhow(state);
     }
 }
 
 /// An object is freed by the thread whose heap owns it. `false`, and nothing changes, if it may not be.
 #[inline(always)]
 pub(crate) fn free_here(address: usize) -> bool {
-    address.is_multiple_of(16) && change(address, TAKEN, FREE)
+    address.is_multiple_of(16) && state(address).is_some_and(mark::free_here)
 }
 
 /// The same, which reports why not; without a table inner pointers alone are told.
@@ -71,39 +57,24 @@ pub(crate) fn free_here_or_report(address: usize) -> bool {
     free_here(address) || is_accepted(address, "free")
 }
 
-#[inline(always)]
-fn change(address: usize, from: u8, to: u8) -> bool {
-    match state(address) {
-        Some(state) if state.load(Ordering::Relaxed) == from => {
-            state.store(to, Ordering::Relaxed);
-            true
-        }
-        _ => false,
-    }
-}
-
 /// An object is freed by another thread. `false` if it may not be, which is reported.
 pub(crate) fn free_away(address: usize) -> bool {
-    exchange(address, AWAY)
+    is_done(address, mark::free_away)
 }
 
 /// A large block is freed. `false` if it may not be, which is reported.
 pub(crate) fn free_large(address: usize) -> bool {
-    exchange(address, FREE)
+    is_done(address, mark::free_large)
 }
 
-fn exchange(address: usize, to: u8) -> bool {
-    let is_taken = address.is_multiple_of(16)
-        && state(address).is_some_and(|state| {
-            state.compare_exchange(TAKEN, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        });
-    is_taken || is_accepted(address, "free")
+fn is_done(address: usize, free: fn(&AtomicU8) -> bool) -> bool {
+    address.is_multiple_of(16) && state(address).is_some_and(free) || is_accepted(address, "free")
 }
 
 /// An object comes home. `false` if its own thread had it all the while, which is reported.
 pub(crate) fn come_home(address: usize, size: usize) -> bool {
     let Some(state) = state(address) else { return true };
-    let is_away = state.compare_exchange(AWAY, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let is_away = mark::come_home(state);
     if !is_away {
         misuse::report(MisuseKind::DoubleFree, address, size, "free");
     }
@@ -112,8 +83,7 @@ pub(crate) fn come_home(address: usize, size: usize) -> bool {
 
 /// Whether something is allocated at an address of the memory; reports if not.
 pub(crate) fn is_allocated(address: usize, found_by: &'static str) -> bool {
-    let is_taken = address.is_multiple_of(16)
-        && state(address).is_some_and(|state| state.load(Ordering::Relaxed) == TAKEN);
+    let is_taken = address.is_multiple_of(16) && state(address).is_some_and(mark::is_taken);
     is_taken || is_accepted(address, found_by)
 }
 

@@ -45,6 +45,7 @@
 //! | `policy` | the policy of mappings |
 //! | `kept` | mappings that were freed a moment ago |
 //! | `mapped` | mappings of their own |
+//! | `mark` | pure: the byte of an object, and who has it |
 //! | `hardened` | the careful way: a byte for each object |
 //! | `idle` | the lock of heaps without threads |
 //! | `heap` | a heap: lists, spans, inbox |
@@ -84,6 +85,7 @@ mod kept;
 mod link;
 mod lock;
 mod mapped;
+mod mark;
 mod misuse;
 mod nodes;
 mod options;
