@@ -68,6 +68,17 @@ def test_parquet_is_smaller_than_the_packed_text(tmp_path: Path) -> None:
     assert entry["events_bytes"] * 2 < entry["bundle_bytes"]
 
 
+def test_columns_that_every_event_has_are_not_nullable(small_store: fleet.Store, tmp_path: Path) -> None:
+    hash = small_store.hashes()[0]
+    events = small_store.events(hash).to_arrow()
+    of_trace = pa.table(small_store.bundle(hash).events()).schema
+    assert [field.nullable for field in events.schema] == [field.nullable for field in of_trace]
+    # Files of earlier stores say that all columns may have nulls.
+    earlier = pa.schema([pa.field(field.name, field.type) for field in events.schema])
+    pq.write_table(events.cast(earlier), tmp_path / "earlier.parquet")
+    assert fleet.EventFile(tmp_path / "earlier.parquet", "earlier").to_arrow().equals(events.cast(earlier))
+
+
 def test_damaged_bundles_are_listed_and_stop_nothing(small_bundles: list[Path], tmp_path: Path) -> None:
     files = unpacked(small_bundles[0])
     many = tmp_path / "many"
