@@ -79,6 +79,13 @@ def test_columns_that_every_event_has_are_not_nullable(small_store: fleet.Store,
     assert fleet.EventFile(tmp_path / "earlier.parquet", "earlier").to_arrow().equals(events.cast(earlier))
 
 
+def test_paths_are_a_list_of_some(tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    for paths in ([], (), "bundles", Path("bundles")):
+        with pytest.raises(nearpage.ArgumentError, match=r"paths=.*, expected a list of bundles"):
+            fleet.ingest(store, paths)  # type: ignore[arg-type]
+
+
 def test_damaged_bundles_are_listed_and_stop_nothing(small_bundles: list[Path], tmp_path: Path) -> None:
     files = unpacked(small_bundles[0])
     many = tmp_path / "many"
