@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,9 +82,10 @@ def test_columns_that_every_event_has_are_not_nullable(small_store: fleet.Store,
 
 def test_paths_are_a_list_of_some(tmp_path: Path) -> None:
     store = fleet.Store.create(tmp_path / "store")
-    for paths in ([], (), "bundles", Path("bundles")):
+    wrong: list[Any] = [[], (), "bundles", Path("bundles")]
+    for paths in wrong:
         with pytest.raises(nearpage.ArgumentError, match=r"paths=.*, expected a list of bundles"):
-            fleet.ingest(store, paths)  # type: ignore[arg-type]
+            fleet.ingest(store, paths)
 
 
 def test_damaged_bundles_are_listed_and_stop_nothing(small_bundles: list[Path], tmp_path: Path) -> None:
