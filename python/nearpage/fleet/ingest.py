@@ -67,7 +67,7 @@ def bundles_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         elif is_named or path.name.endswith(_ENDINGS):
             found[path] = None
 
-    if isinstance(paths, (str, bytes, os.PathLike)) or not (paths := list(paths)):
+    if isinstance(paths, (str, bytes, os.PathLike)):
         expected = "a list of bundles, or of folders with bundles"
         raise ArgumentError(f"paths={paths!r}, expected {expected}", "paths", expected)
     for path in map(Path, paths):
