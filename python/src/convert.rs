@@ -42,7 +42,13 @@ pub(crate) fn values(key: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyRes
     if values.is_instance_of::<PyString>() || values.is_instance_of::<PyBytes>() {
         return Err(wrong());
     }
-    values.try_iter().map_err(|_| wrong())?.map(|value| setting(&value?)).collect()
+    let all = values.try_iter().map_err(|_| wrong())?.map(|value| setting(&value?));
+    let all = all.collect::<PyResult<Vec<String>>>()?;
+    if all.is_empty() {
+        let message = format!("over: {key} has no value, expected a list of one or more");
+        return Err(Class::Argument.error(Some("over".into()), message));
+    }
+    Ok(all)
 }
 
 /// A value of a setting as its text: `True` is `on`.
@@ -50,6 +56,10 @@ pub(crate) fn setting(value: &Bound<'_, PyAny>) -> PyResult<String> {
     match value.extract::<bool>() {
         Ok(true) => Ok("on".into()),
         Ok(false) => Ok("off".into()),
-        Err(_) => Ok(value.str()?.to_string()),
+        // Python shows no number of thousands of digits.
+        Err(_) => value.str().map(|text| text.to_string()).map_err(|_| {
+            let message = "settings: a value cannot be shown, expected a number or a text";
+            Class::Argument.error(Some("settings".into()), message)
+        }),
     }
 }

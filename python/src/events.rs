@@ -21,7 +21,7 @@ use pyo3::types::{PyCapsule, PyList};
 
 use crate::error::Class;
 use crate::guard::caught;
-use crate::table::{Table, stream_capsule, to_arrow};
+use crate::table::{Table, needed, stream_capsule, to_arrow};
 
 /// Events of a batch.
 const ROWS: usize = 1 << 16;
@@ -331,15 +331,16 @@ impl Events {
         while let Some(table) = pass.__next__(py)? {
             tables.append(to_arrow(Bound::new(py, table)?.as_any())?)?;
         }
-        py.import("pyarrow")?.call_method1("concat_tables", (tables,))
+        needed(py, "pyarrow")?.call_method1("concat_tables", (tables,))
     }
 
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        needed(py, "pandas")?;
         self.to_arrow(py)?.call_method0("to_pandas")
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+        needed(slf.py(), "polars")?.call_method1("DataFrame", (slf,))
     }
 
     fn __repr__(&self) -> String {

@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 use crate::convert::{document, values as values_of};
 use crate::error::Class;
 use crate::guard::{long, short};
+use crate::named;
 use crate::replay::threads;
 use crate::table::{Columns, Table, escaped};
 
@@ -160,8 +161,8 @@ fn simulated(
 pub(crate) fn run(
     py: Python<'_>,
     scenario: &Bound<'_, PyAny>,
-    seed: u64,
-    threads: Option<usize>,
+    #[pyo3(from_py_with = named::seed)] seed: u64,
+    #[pyo3(from_py_with = named::threads)] threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LabReport> {
     simulated(py, scenario, Vec::new(), seed, threads, progress)
@@ -174,8 +175,8 @@ pub(crate) fn sweep(
     py: Python<'_>,
     scenario: &Bound<'_, PyAny>,
     over: &Bound<'_, PyDict>,
-    seed: u64,
-    threads: Option<usize>,
+    #[pyo3(from_py_with = named::seed)] seed: u64,
+    #[pyo3(from_py_with = named::threads)] threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LabReport> {
     let wrong = |message: String| Class::Argument.error(Some("over".into()), message);

@@ -4,7 +4,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `error`, `guard` | exceptions with place and what is accepted; no panic crosses, long calls hold no GIL, Ctrl-C |
-//! | `convert`, `table` | arguments, documents; tables by the Arrow C data interface |
+//! | `convert`, `named`, `table` | arguments, numbers among them, documents; tables by the Arrow C data interface |
 //! | `machine` | `Machine` |
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
 //! | `fleet` | what `nearpage.fleet` measures with |
@@ -21,6 +21,7 @@ mod guard;
 mod lab;
 mod machine;
 mod memory;
+mod named;
 mod objects;
 mod real;
 mod replay;

@@ -15,6 +15,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::model;
 use crate::error::Class;
 use crate::guard::short;
+use crate::named;
 use crate::objects::{self, Cache, Heap, Object};
 use crate::table::{Columns, Table};
 
@@ -50,11 +51,11 @@ pub(crate) fn array_interface(
 
 /// Refuses a node that the memory does not have.
 pub(crate) fn known(host: &Host, node: Option<u32>) -> PyResult<()> {
-    let nodes: Vec<u32> = host.topology().nodes().iter().map(|node| node.id.0).collect();
-    match node.filter(|node| !nodes.contains(node)) {
+    let nodes = || host.topology().nodes().iter().map(|node| node.id.0);
+    match node.filter(|node| !nodes().any(|known| known == *node)) {
         None => Ok(()),
         Some(node) => {
-            let message = format!("node={node}, expected one of {nodes:?}");
+            let message = format!("node={node}, expected one of {:?}", nodes().collect::<Vec<_>>());
             Err(Class::Argument.error(Some("node".into()), message))
         }
     }
@@ -123,8 +124,8 @@ impl Memory {
     #[pyo3(signature = (bytes_per_node, *, nodes = None, model = "nearpage"))]
     fn new(
         py: Python<'_>,
-        bytes_per_node: u64,
-        nodes: Option<u16>,
+        #[pyo3(from_py_with = named::bytes_per_node)] bytes_per_node: u64,
+        #[pyo3(from_py_with = named::nodes)] nodes: Option<u16>,
         model: &str,
     ) -> PyResult<Memory> {
         let model = self::model(model)?;
@@ -149,10 +150,10 @@ impl Memory {
     fn alloc(
         &self,
         py: Python<'_>,
-        pages: u64,
-        node: Option<u32>,
+        #[pyo3(from_py_with = named::pages)] pages: u64,
+        #[pyo3(from_py_with = named::node)] node: Option<u32>,
         policy: Option<&str>,
-        nodes: Option<Vec<u32>>,
+        #[pyo3(from_py_with = named::nodes)] nodes: Option<Vec<u32>>,
         zeroed: bool,
     ) -> PyResult<Pages> {
         let orders = 0..=Order::MAX.0;
@@ -162,6 +163,7 @@ impl Memory {
             Class::Argument.error(Some("pages".into()), message)
         })?;
         let gfp = if zeroed { Gfp::KERNEL.union(Gfp::ZERO) } else { Gfp::KERNEL };
+        known(&self.heap.host, node)?;
         let request = Request::new(order, gfp);
         let request = node.map_or(request, |node| request.on(NodeId(node)));
         let (host, topology) = (&self.heap.host, self.heap.host.topology());
@@ -217,7 +219,7 @@ impl Memory {
         self.heap.host.warnings().iter().map(ToString::to_string).collect()
     }
 
-    fn free_pages(&self, node: u32) -> PyResult<u64> {
+    fn free_pages(&self, #[pyo3(from_py_with = named::node)] node: u32) -> PyResult<u64> {
         known(&self.heap.host, Some(node))?;
         Ok(self.heap.host.free_pages(NodeId(node)).0)
     }
@@ -274,16 +276,22 @@ impl Memory {
     fn alloc_bytes(
         &self,
         py: Python<'_>,
-        nbytes: u64,
-        node: Option<u32>,
-        align: u64,
+        #[pyo3(from_py_with = named::nbytes)] nbytes: u64,
+        #[pyo3(from_py_with = named::node)] node: Option<u32>,
+        #[pyo3(from_py_with = named::align)] align: u64,
         zeroed: bool,
     ) -> PyResult<Object> {
         objects::bytes(py, &self.heap, nbytes, node, align, zeroed)
     }
 
     #[pyo3(signature = (name, object_bytes, *, align = 8))]
-    fn cache(&self, py: Python<'_>, name: &str, object_bytes: u64, align: u64) -> PyResult<Cache> {
+    fn cache(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = named::object_bytes)] object_bytes: u64,
+        #[pyo3(from_py_with = named::align)] align: u64,
+    ) -> PyResult<Cache> {
         objects::cache(py, &self.heap, name, object_bytes, align)
     }
 
@@ -295,9 +303,9 @@ impl Memory {
     fn set_limits(
         &self,
         py: Python<'_>,
-        hard_bytes: Option<u64>,
-        soft_bytes: Option<u64>,
-        node: Option<u32>,
+        #[pyo3(from_py_with = named::hard_bytes)] hard_bytes: Option<u64>,
+        #[pyo3(from_py_with = named::soft_bytes)] soft_bytes: Option<u64>,
+        #[pyo3(from_py_with = named::node)] node: Option<u32>,
     ) -> PyResult<()> {
         known(&self.heap.host, node)?;
         let limits = Limits { hard_bytes, soft_bytes };
@@ -309,14 +317,17 @@ impl Memory {
     }
 
     #[pyo3(signature = (*, node = None))]
-    fn limits(&self, node: Option<u32>) -> PyResult<(Option<u64>, Option<u64>)> {
+    fn limits(
+        &self,
+        #[pyo3(from_py_with = named::node)] node: Option<u32>,
+    ) -> PyResult<(Option<u64>, Option<u64>)> {
         known(&self.heap.host, node)?;
         let limits = self.heap.host.limits(limit_of(node)).unwrap_or_default();
         Ok((limits.hard_bytes, limits.soft_bytes))
     }
 
     #[pyo3(signature = (*, node = None))]
-    fn in_use(&self, node: Option<u32>) -> PyResult<u64> {
+    fn in_use(&self, #[pyo3(from_py_with = named::node)] node: Option<u32>) -> PyResult<u64> {
         known(&self.heap.host, node)?;
         Ok(self.heap.host.in_use(limit_of(node)).map_or(0, |pages| pages.0))
     }

@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 use crate::error::Class;
 use crate::guard::short;
 use crate::memory::{array_interface, known};
+use crate::named;
 
 /// Caches that a memory has room for; 13 of them are for memory of any size.
 const CACHES_MAX: usize = 256;
@@ -269,7 +270,12 @@ impl Cache {
     }
 
     #[pyo3(signature = (*, node = None, zeroed = true))]
-    fn alloc(&self, py: Python<'_>, node: Option<u32>, zeroed: bool) -> PyResult<Object> {
+    fn alloc(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = named::node)] node: Option<u32>,
+        zeroed: bool,
+    ) -> PyResult<Object> {
         known(&self.cached.heap.host, node)?;
         let got = short(py, || {
             let cache = self.cached.cache();
@@ -283,7 +289,12 @@ impl Cache {
     }
 
     #[pyo3(signature = (count, *, zeroed = true))]
-    fn alloc_many(&self, py: Python<'_>, count: usize, zeroed: bool) -> PyResult<Vec<Object>> {
+    fn alloc_many(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = named::count)] count: usize,
+        zeroed: bool,
+    ) -> PyResult<Vec<Object>> {
         if count > MANY_MAX {
             let message = format!("count={count}, expected 0 to {MANY_MAX}");
             return Err(Class::Argument.error(Some("count".into()), message));

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use crate::convert::{document, model};
 use crate::error::Class;
 use crate::guard::long;
+use crate::named;
 use crate::table::{Columns, Table};
 
 /// Recordings, predicted and compared with what their kernels printed.
@@ -144,6 +145,10 @@ pub(crate) fn verify(
             of => ModelChoice::Of(of),
         },
     };
+    if paths.is_empty() {
+        let message = "there is no recording, expected the path of one or more";
+        return Err(Class::Argument.error(Some("paths".into()), message));
+    }
     let wishes = Wishes { model, settings: Vec::new() };
     let reports = long(py, progress, move |course| {
         verification::verify_all(&paths, &|path| Recording::read(path), &wishes, course)
@@ -203,10 +208,10 @@ pub(crate) fn bench(
     py: Python<'_>,
     benches: Vec<String>,
     quick: bool,
-    bytes: Option<u64>,
-    rounds: Option<usize>,
-    threads: Option<usize>,
-    seed: Option<u64>,
+    #[pyo3(from_py_with = named::bytes)] bytes: Option<u64>,
+    #[pyo3(from_py_with = named::rounds)] rounds: Option<usize>,
+    #[pyo3(from_py_with = named::threads)] threads: Option<usize>,
+    #[pyo3(from_py_with = named::seed)] seed: Option<u64>,
     models: Vec<String>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<BenchReport> {
@@ -265,7 +270,7 @@ pub(crate) fn record<'py>(
     output: PathBuf,
     slab: bool,
     lock: bool,
-    seconds: Option<f64>,
+    #[pyo3(from_py_with = named::seconds)] seconds: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let duration = match seconds.map(Duration::try_from_secs_f64) {
         None => None,

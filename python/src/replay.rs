@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
@@ -22,9 +23,13 @@ use crate::error::{self, Class, failed};
 use crate::events::Events;
 use crate::guard::long;
 use crate::machine::Machine;
+use crate::named;
 use crate::report::{BoundAnswer, Report, Rules, sweep_table};
 use crate::table::{Columns, Table};
 use crate::twin::Profile;
+
+/// CPUs of another machine, and copies of a trace on it. Studies take the same.
+const TIMES: RangeInclusive<u32> = 1..=1 << 16;
 
 /// A recording with a trace, in its start state.
 #[pyclass(frozen, module = "nearpage")]
@@ -117,17 +122,24 @@ impl Bundle {
         model: &str,
         settings: Option<&Bound<'_, PyDict>>,
         machine: Option<PyRef<'_, Machine>>,
-        cpus: Option<u32>,
+        #[pyo3(from_py_with = named::cpus)] cpus: Option<u32>,
         map_cpus: &str,
-        repeat: u32,
+        #[pyo3(from_py_with = named::repeat)] repeat: u32,
         placement: &str,
-        starts: u32,
+        #[pyo3(from_py_with = named::starts)] starts: u32,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Report> {
         let named = match model {
             "auto" => None,
             name => Some(model_for(name, self.kernel())?),
         };
+        for (argument, count) in [("cpus", cpus), ("repeat", Some(repeat))] {
+            if let Some(count) = count.filter(|count| !TIMES.contains(count)) {
+                let (least, most) = (TIMES.start(), TIMES.end());
+                let message = format!("{argument}={count}, expected {least} to {most}");
+                return Err(Class::Argument.error(Some(argument.into()), message));
+            }
+        }
         let other = match (&machine, cpus) {
             (Some(_), Some(_)) => {
                 let message = "machine and cpus are both given, expected one of them";
@@ -183,7 +195,7 @@ impl Bundle {
         &self,
         py: Python<'_>,
         over: &Bound<'_, PyDict>,
-        threads: Option<usize>,
+        #[pyo3(from_py_with = named::threads)] threads: Option<usize>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Table> {
         let combinations = Combinations::of(&self::over(over)?)
@@ -216,7 +228,7 @@ impl Bundle {
         &self,
         py: Python<'_>,
         models: Vec<String>,
-        points: Vec<(u64, u64)>,
+        #[pyo3(from_py_with = named::points)] points: Vec<(u64, u64)>,
         start: &str,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<BoundAnswer> {
@@ -235,11 +247,11 @@ impl Bundle {
         &self,
         py: Python<'_>,
         folder: PathBuf,
-        cpus: Option<u32>,
-        nodes: Option<u32>,
-        hours: Option<f64>,
-        stretch_seconds: Option<f64>,
-        seed: u64,
+        #[pyo3(from_py_with = named::cpus)] cpus: Option<u32>,
+        #[pyo3(from_py_with = named::nodes)] nodes: Option<u32>,
+        #[pyo3(from_py_with = named::hours)] hours: Option<f64>,
+        #[pyo3(from_py_with = named::stretch_seconds)] stretch_seconds: Option<f64>,
+        #[pyo3(from_py_with = named::seed)] seed: u64,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bundle> {
         let seconds = hours.map(|hours| hours * 3600.0);
@@ -286,7 +298,7 @@ pub(crate) fn compare_rules(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     models: Vec<String>,
-    threads: Option<usize>,
+    #[pyo3(from_py_with = named::threads)] threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Rules> {
     let models: Vec<Model> = models.iter().map(|name| model(name)).collect::<PyResult<_>>()?;

@@ -10,6 +10,7 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use pyo3::exceptions::PyModuleNotFoundError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -101,11 +102,12 @@ impl Table {
     }
 
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "pandas")?;
         to_arrow(slf.as_any())?.call_method0("to_pandas")
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+        needed(slf.py(), "polars")?.call_method1("DataFrame", (slf,))
     }
 
     fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
@@ -194,9 +196,23 @@ fn cell<'py>(py: Python<'py>, column: &ArrayRef, row: usize) -> PyResult<Bound<'
     Err(Class::Internal.error(None, "a column of a kind that tables do not have"))
 }
 
+/// A package that this one does not need until now. Where it is not, the error says how it comes.
+pub(crate) fn needed<'py>(py: Python<'py>, package: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(package).map_err(|error| {
+        let brings = match package {
+            "pandas" | "pyarrow" => "nearpage[pandas]",
+            other => other,
+        };
+        let message = format!("{package} is not installed (pip install '{brings}')");
+        let told = PyModuleNotFoundError::new_err(message);
+        told.set_cause(py, Some(error));
+        told
+    })
+}
+
 /// What takes the capsule, as a `pyarrow.Table`.
 pub(crate) fn to_arrow<'py>(table: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    table.py().import("pyarrow")?.call_method1("table", (table,))
+    needed(table.py(), "pyarrow")?.call_method1("table", (table,))
 }
 
 /// Text within HTML.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::convert::document;
 use crate::error::{self, Class};
 use crate::guard::long;
+use crate::named;
 use crate::table::{Columns, Table, escaped};
 
 /// The longest pause between two samples.
@@ -218,8 +219,8 @@ pub(crate) fn top(
     py: Python<'_>,
     path: Option<PathBuf>,
     capture: Option<String>,
-    seconds: f64,
-    processes: usize,
+    #[pyo3(from_py_with = named::seconds)] seconds: f64,
+    #[pyo3(from_py_with = named::processes)] processes: usize,
 ) -> PyResult<Moment> {
     let wrong = |name: &str, message: &str| Class::Argument.error(Some(name.into()), message);
     if !(0.0..=SECONDS_MAX).contains(&seconds) {

@@ -6,10 +6,12 @@ import concurrent.futures
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,31 @@ def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:
         fleet.Dask("tcp://127.0.0.1:9", patience=0.1)
     with pytest.raises(nearpage.ArgumentError, match="expected the address of a Dask scheduler"):
         fleet.Dask("nonsense://x", patience=0.1)
+
+
+def test_who_waits_for_a_scheduler_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    class Client:
+        left = 2
+
+        def __init__(self, address: str, timeout: float) -> None:
+            Client.left -= 1
+            # The first word comes after one attempt.
+            assert timeout <= 5
+            if Client.left:
+                raise OSError("refused")
+
+        def scheduler_info(self) -> dict[str, dict[str, object]]:
+            return {"workers": {}}
+
+        def close(self, timeout: float) -> None:
+            pass
+
+    monkeypatch.setattr("nearpage.fleet.executors._needed", lambda *_: types.SimpleNamespace(Client=Client))
+    with fleet.Dask("tcp://far:8786"):
+        pass
+    waits, idle = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(r"tcp://far:8786: no Dask scheduler answers: waiting for it, (60|59) seconds more", waits)
+    assert idle == "tcp://far:8786: the scheduler has no worker yet: tasks wait for one"
 
 
 def test_a_worker_without_the_package_is_named(own_store: fleet.Store) -> None:

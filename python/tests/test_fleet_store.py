@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,6 +67,25 @@ def test_parquet_is_smaller_than_the_packed_text(tmp_path: Path) -> None:
     assert entry["events_bytes"] * 2 < len(text)
     # It is smaller than the packed bundle, too.
     assert entry["events_bytes"] * 2 < entry["bundle_bytes"]
+
+
+def test_columns_that_every_event_has_are_not_nullable(small_store: fleet.Store, tmp_path: Path) -> None:
+    hash = small_store.hashes()[0]
+    events = small_store.events(hash).to_arrow()
+    of_trace = pa.table(small_store.bundle(hash).events()).schema
+    assert [field.nullable for field in events.schema] == [field.nullable for field in of_trace]
+    # Files of earlier stores say that all columns may have nulls.
+    earlier = pa.schema([pa.field(field.name, field.type) for field in events.schema])
+    pq.write_table(events.cast(earlier), tmp_path / "earlier.parquet")
+    assert fleet.EventFile(tmp_path / "earlier.parquet", "earlier").to_arrow().equals(events.cast(earlier))
+
+
+def test_paths_are_a_list(tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    wrong: list[Any] = ["bundles", Path("bundles")]
+    for paths in wrong:
+        with pytest.raises(nearpage.ArgumentError, match=r"paths=.*, expected a list of bundles"):
+            fleet.ingest(store, paths)
 
 
 def test_damaged_bundles_are_listed_and_stop_nothing(small_bundles: list[Path], tmp_path: Path) -> None:

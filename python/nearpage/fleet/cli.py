@@ -19,13 +19,11 @@ from ..errors import NearpageError, RunError
 from .executors import Dask, InProcess, Processes, Ray
 from .ingest import ingest
 from .run import LEASE, run
-from .store import Store
+from .store import USUAL, Store
 from .study import Study
 
 __all__ = ["main"]
 
-#: Where a store is unless another place is named.
-_STORE = "nearpage-store"
 #: Commands of modules that bring their own arguments.
 _ELSEWHERE = {
     "report": "a study's answers as a page of HTML",
@@ -117,8 +115,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _store_of(parser: argparse.ArgumentParser) -> None:
-    text = f"a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX (default: {_STORE})"
-    parser.add_argument("--store", default=_STORE, metavar="URL", help=text)
+    text = f"a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX (default: {USUAL})"
+    parser.add_argument("--store", default=USUAL, metavar="URL", help=text)
 
 
 def _count(text: str) -> int:

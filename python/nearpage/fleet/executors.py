@@ -7,6 +7,7 @@ scheduler was lost (:meth:`Executor.recover`). Anything else with ``submit`` is 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,8 @@ from typing import Any, Callable, Protocol
 from ..errors import ArgumentError
 
 __all__ = ["Dask", "Executor", "InProcess", "Processes", "Ray", "as_executor"]
+
+_log = logging.getLogger(__name__)
 
 
 class Executor(Protocol):
@@ -107,7 +110,7 @@ class Processes(_Context):
 class Dask(_Context):
     """Tasks run on a Dask cluster: that of a scheduler's address (``tcp://…``), or a local one that ends with this object.
 
-    A scheduler that is lost is waited for, ``patience`` seconds, and asked anew.
+    A scheduler that does not answer is waited for, ``patience`` seconds, and asked anew. That it waits is logged within 6 seconds.
     """
 
     def __init__(self, address: str | None = None, *, workers: int | None = None, patience: float = 60.0) -> None:
@@ -136,11 +139,19 @@ class Dask(_Context):
             )
             return self._distributed.Client(self._cluster)
         until = time.monotonic() + self.patience
+        is_told = False
         while True:
             try:
-                return self._distributed.Client(self._address, timeout=min(5.0, self.patience))
+                client = self._distributed.Client(self._address, timeout=min(5.0, self.patience))
+                if not client.scheduler_info()["workers"]:
+                    _log.warning("%s: the scheduler has no worker yet: tasks wait for one", self._address)
+                return client
             except (OSError, TimeoutError) as error:
-                if time.monotonic() > until:
+                left = until - time.monotonic()
+                if left > 0 and not is_told:
+                    _log.warning("%s: no Dask scheduler answers: waiting for it, %.0f seconds more", self._address, left)
+                    is_told = True
+                if left < 0:
                     expected = "the address of a Dask scheduler, such as tcp://HOST:8786"
                     message = f"{self._address}: {error or 'there is no answer'}, expected {expected}"
                     raise ArgumentError(message, self._address, expected) from error

@@ -67,6 +67,9 @@ def bundles_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         elif is_named or path.name.endswith(_ENDINGS):
             found[path] = None
 
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        expected = "a list of bundles, or of folders with bundles"
+        raise ArgumentError(f"paths={paths!r}, expected {expected}", "paths", expected)
     for path in map(Path, paths):
         before = len(found)
         if not path.exists() and not path.is_symlink():
@@ -122,7 +125,7 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
                 redactor.bundle(_members(path, _root(path)), bundle, shown)
             look = _look(bundle)
         except _DAMAGE as error:
-            return _note(store, damaged, shown, path, folder, redactor, error)
+            return _note(store, damaged, shown, _reason(error, path, shown, folder if redactor else None))
         content = look.hash
         known = f"catalogue/{content}.json"
         if _is_there(store, content):
@@ -131,7 +134,7 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
         try:
             entry, files = _read(bundle, Path(folder), look, redactor)
         except _DAMAGE as error:
-            return _note(store, damaged, shown, path, folder, redactor, error)
+            return _note(store, damaged, shown, _reason(error, path, shown, folder if redactor else None))
         entry["load"] = catalogue.text(load or (redactor.name(_load(path)) if redactor else _load(path)))
         entry["machine"] = catalogue.text(machine or _described(entry))
         for name, local in files.items():
@@ -162,22 +165,24 @@ def _is_there(store: Store, content: str) -> bool:
     return {entry["bundle"], f"entries/{content}/events.parquet"} <= set(store.files.names(f"entries/{content}"))
 
 
-def _note(
-    store: Store, name: str, shown: str, path: Path, folder: str, redactor: Redactor | None, error: Exception
-) -> Ingested:
-    """Notes why a bundle could not be taken in. That the store is full is no fault of a bundle."""
+def _reason(error: Exception, path: Path, shown: str, redacted: str | None) -> str:
+    """Why a bundle could not be taken in; that the store is full is no fault of a bundle. `redacted` is the folder of ours that it
+    was read from if it is redacted: then nothing of its names is told."""
     if isinstance(error, OSError):
         is_elsewhere = error.filename is not None and not str(error.filename).startswith(str(path))
         if is_elsewhere or error.errno in _FULL:
             raise error
     reason = str(error) or type(error).__name__
-    if redactor and isinstance(error, OSError) and error.strerror:
+    if redacted and isinstance(error, OSError) and error.strerror:
         # Names of files within a bundle can be personal.
         reason = error.strerror
-    # What is redacted is read from a folder of ours, wherever that is.
-    for personal in (os.path.abspath(path), str(path), os.path.basename(path), *([folder] if redactor else [])):
+    for personal in (os.path.abspath(path), str(path), os.path.basename(path), *([redacted] if redacted else [])):
         reason = reason.replace(personal, shown)
-    reason = catalogue.text(reason)
+    return catalogue.text(reason)
+
+
+def _note(store: Store, name: str, shown: str, reason: str) -> Ingested:
+    """Notes why a bundle could not be taken in."""
     store.files.replace(name, canonical({"source": shown, "reason": reason, "version": _nearpage.__version__}).encode())
     return Ingested(shown, None, False, reason)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from .. import _nearpage
 from ..errors import StoreError
-from .results import CAUSES, FIGURES, sealed
+from .results import FIGURES, sealed
 from .store import Store
 from .study import Task
 
-__all__ = ["Prepared", "compute"]
+__all__ = ["Prepared", "compute", "flat"]
 
 
 class Prepared:
@@ -47,11 +47,15 @@ def compute(store: Store, task: Task, prepared: Prepared) -> bytes:
             repeat=machine.get("repeat", 1),
             seed=task.seed,
         )
-        causes = found["holds_by_cause"]
-        found.update({f"holds_{cause}": causes[cause] for cause in CAUSES if cause != "direct"})
-        found["holds_direct"] = sum(causes["direct"].values())
-        figures = {name: found[name] for name in FIGURES}
+        columns = flat(found)
+        figures = {name: columns[name] for name in FIGURES}
     return sealed(task, figures)
+
+
+def flat(found: dict[str, Any]) -> dict[str, Any]:
+    """Figures with a column for each cause of holds. Direct ones are told by order."""
+    causes = found.pop("holds_by_cause")
+    return found | {f"holds_{cause}": sum(of.values()) if isinstance(of, dict) else of for cause, of in causes.items()}
 
 
 def check_version(task: Task) -> None:

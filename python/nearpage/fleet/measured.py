@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import _nearpage
 from ..errors import ArgumentError
 from .ingest import content_hash
+from .measure import flat
 from .pairs import Row
 from .space import Settings
 
@@ -98,11 +99,7 @@ class Bundles:
                 prepared = _nearpage.Prepared.open(self.paths[entry])
                 with self._lock:
                     self._prepared[entry] = prepared
-            figures = prepared.measure(self.model, settings)
-            causes = figures.pop("holds_by_cause")
-            # Direct ones are told by order.
-            figures |= {f"holds_{cause}": sum(of.values()) if isinstance(of, dict) else of for cause, of in causes.items()}
-            known = self._known.put(key, figures)
+            known = self._known.put(key, flat(prepared.measure(self.model, settings)))
         return {"entry": entry, "load": entry} | known
 
 

@@ -36,6 +36,8 @@ COLUMNS: dict[str, pa.DataType] = {
     "pages": pa.uint64(),
     "text": _TEXT,
 }
+#: Those that every event has. Readers need not look for nulls in them, which takes a tenth of their time and more.
+_ALWAYS = ("time", "cpu", "event", "pid", "comm")
 
 _ENCODINGS = {"time": "DELTA_BINARY_PACKED", "pfn": "BYTE_STREAM_SPLIT"}
 _LEVEL = 9
@@ -43,7 +45,8 @@ _LEVEL = 9
 
 def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | None = None) -> int:
     """Writes events, tables of which the columns are :data:`COLUMNS`: how many there were."""
-    schema = pa.schema(list(COLUMNS.items()), metadata={"nearpage": "events 1", **(metadata or {})})
+    fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in COLUMNS.items()]
+    schema = pa.schema(fields, metadata={"nearpage": "events 1", **(metadata or {})})
     count = 0
     with pq.ParquetWriter(
         os.fspath(path),
@@ -102,8 +105,8 @@ class EventFile:
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
-    def batches(self, columns: list[str] | None = None, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
-        """Batches of up to so many rows; memory does not grow with the trace."""
+    def batches(self, columns: list[str] | None = None, rows: int = 1 << 15) -> Iterator[pa.RecordBatch]:
+        """Batches of up to so many rows, by default as many as caches hold; memory does not grow with the trace."""
         if rows < 1:
             raise ArgumentError(f"rows={rows}, expected 1 or more", "rows", "1 or more")
         # More than there are need no more room.

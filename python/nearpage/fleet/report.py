@@ -21,9 +21,8 @@ from .answers import GROUPS, Answer, Comparison, Unit, compare, room
 from .figures import FIGURES, MAIN, Figure
 from .page import Cell, number
 from .pairs import Row, Variant, rows_of
+from .store import USUAL
 
-#: Where a store is unless another place is named, as for the other commands.
-STORE = "nearpage-store"
 #: Rows of the table of regressions.
 WORST = 20
 
@@ -226,7 +225,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Where results come from: a store with a study, or a file."""
-    parser.add_argument("--store", default=STORE, metavar="URL", help="the store: a folder, s3://… or gs://… (default: %(default)s)")
+    parser.add_argument("--store", default=USUAL, metavar="URL", help="the store: a folder, s3://… or gs://… (default: %(default)s)")
     parser.add_argument("--study", default=None, metavar="STUDY.toml", help="the study, instead of all results of the store")
     parser.add_argument("--results", default=None, metavar="FILE", help="a file of results (Parquet, or JSON of rows), instead of a store")
     parser.add_argument("--baseline", default=None, metavar="MODEL", help="rules that others are compared with, with their own settings")

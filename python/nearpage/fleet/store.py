@@ -37,8 +37,10 @@ from .files import Files, open_files
 from .parquet import EventFile
 from .study import Study, Task
 
-__all__ = ["FORMAT", "Store"]
+__all__ = ["FORMAT", "USUAL", "Store"]
 
+#: Where a store is unless another place is named.
+USUAL = "nearpage-store"
 #: What a store says that it is.
 FORMAT = "nearpage-store 1"
 
