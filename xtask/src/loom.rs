@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 
 use clap::Args;
 
-/// Run the core's protocols in all interleavings: minutes.
+/// Run the core's protocols, and who has an object of the malloc, in all interleavings: a minute.
 #[derive(Args)]
 pub struct LoomArgs {
     /// Only models whose names contain this

@@ -257,7 +257,7 @@ impl<R: BufRead> Reader<R> {
         let (number, caller) = (self.line, line.caller);
         let taken_by = match piece {
             Piece::Other => None,
-            // Whoever reaps a victim may tell of it, too; the report's own caller comes first.
+            // Another task than the report's may reap the victim and print this line; the report's own is asked first.
             Piece::Killed(_) => {
                 let is_own = |open: &Open| open.caller() == caller;
                 let mut own = self.open.iter_mut();

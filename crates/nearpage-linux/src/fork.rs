@@ -23,6 +23,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nearpage::PageAllocator;
@@ -126,6 +127,12 @@ impl Drop for Registration {
         // It may be the last owner of another memory, which then leaves the registry too.
         drop(entry);
     }
+}
+
+/// Lets go of a parent's thread in the child of a fork. To drop the handle would detach a thread by an address, which by then may be
+/// that of a thread of the child's own.
+pub(crate) fn leave_to_parent<T>(thread: JoinHandle<T>) {
+    std::mem::forget(thread);
 }
 
 fn registry() -> MutexGuard<'static, Vec<Entry>> {

@@ -15,7 +15,7 @@ use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::{Gfp, LimitOf, NodeId, PageCount};
 
-use crate::fork::{Hold, Registration};
+use crate::fork::{self, Hold, Registration};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
 use crate::memory::Memory;
 use crate::pressure::Pressure;
@@ -303,8 +303,7 @@ impl Drop for ReclaimThread {
         // The thread itself may drop this, with the memory's last owner.
         let is_other = handle.thread().id() != std::thread::current().id();
         if std::process::id() != self.process {
-            // To drop it would detach a thread by an address, which by now may be that of a thread of the child's own.
-            std::mem::forget(handle);
+            fork::leave_to_parent(handle);
         } else if is_other {
             handle.thread().unpark();
             // A panic of the thread was reported when it happened.

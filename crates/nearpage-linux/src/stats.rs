@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::ffi;
+use crate::fork;
 use crate::memory::Memory;
 use connections::Connections;
 use socket::Bound;
@@ -140,10 +141,9 @@ impl StatsServer {
 impl Drop for StatsServer {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        // A child of a fork has a copy of the handle only. To drop it would detach a thread by an address, which by now may be
-        // that of a thread of the child's own.
+        // A child of a fork has a copy of the handle only.
         if !self.bound.is_of_this_process() {
-            return std::mem::forget(thread);
+            return fork::leave_to_parent(thread);
         }
         // The counter is full only if the thread was woken before.
         let _ = rustix::io::write(&*self.ends, &1_u64.to_ne_bytes());

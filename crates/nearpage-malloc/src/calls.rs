@@ -442,8 +442,11 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
 /// after the last than 99 times as long as that took, or 0.2 s; what is free then goes back as it does without a call.
 pub fn trim() -> u64 {
     static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
+    if thread::is_inside() || !state::runs() {
+        return 0;
+    }
     let start = now_ns();
-    if thread::is_inside() || !state::runs() || start < RESTS_UNTIL.load(Ordering::Relaxed) {
+    if start < RESTS_UNTIL.load(Ordering::Relaxed) {
         return 0;
     }
     pool::release_all();

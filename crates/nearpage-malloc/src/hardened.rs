@@ -59,15 +59,16 @@ pub(crate) fn free_here_or_report(address: usize) -> bool {
 
 /// An object is freed by another thread. `false` if it may not be, which is reported.
 pub(crate) fn free_away(address: usize) -> bool {
-    is_done(address, mark::free_away)
+    free_by(address, mark::free_away)
 }
 
 /// A large block is freed. `false` if it may not be, which is reported.
 pub(crate) fn free_large(address: usize) -> bool {
-    is_done(address, mark::free_large)
+    free_by(address, mark::free_large)
 }
 
-fn is_done(address: usize, free: fn(&AtomicU8) -> bool) -> bool {
+/// `false` if a free that no heap's own thread does may not be, which is reported.
+fn free_by(address: usize, free: fn(&AtomicU8) -> bool) -> bool {
     address.is_multiple_of(16) && state(address).is_some_and(free) || is_accepted(address, "free")
 }
 

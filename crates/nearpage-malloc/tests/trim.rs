@@ -28,7 +28,7 @@ fn who_asks_each_time_is_heard_now_and_then() {
     });
     let trims = statistics().trims - before;
     assert!(trims < calls / 2, "{trims} trims of {calls} calls");
-    // Who waits is heard.
+    // A call after a rest gives back.
     swing();
     let is_heard = (0..10).any(|_| {
         std::thread::sleep(Duration::from_millis(100));

@@ -11,7 +11,7 @@ pub(crate) fn variable(name: &str) -> Option<&'static str> {
     std::str::from_utf8(bytes(name)?).ok()
 }
 
-/// The same, whatever it is.
+/// The bytes of such a variable, also where they are no text.
 pub(crate) fn bytes(name: &str) -> Option<&'static [u8]> {
     // SAFETY: asks only. Auxiliary values are there before any code of the process runs.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {

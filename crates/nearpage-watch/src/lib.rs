@@ -14,7 +14,7 @@
 //! | read a machine | [`Sampler`], [`Sample`] |
 //! | read a process that serves the figures of its allocator | [`ProcessTree`], [`ProcessCopy`] |
 //! | know where processes have their memory | [`Sampler::with_processes`], [`Processes`], [`Placement`] |
-//! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`WORDS`] |
+//! | know what is wrong, and since when | [`marks`], [`Mark`], [`History`], [`passes`], [`gives`], [`WORDS`] |
 //! | know when free blocks will be used up | [`Trends`] |
 //! | know free blocks by type, for root | [`type_blocks`], [`TypeBlocks`] |
 //! | count refills and drains of pagesets, where the kernel allows it | [`Traffic`] |
@@ -57,7 +57,7 @@ mod zoneinfo;
 pub use copy::{CopyError, ProcessCopy};
 pub use exposition::{Cardinality, Format, exposition};
 pub use history::{Change, History};
-pub use marks::{ASKERS, Asker, Mark, marks, passes};
+pub use marks::{ASKERS, Asker, Mark, gives, marks, passes};
 pub use placement::{Placement, ProcessSample, Processes};
 pub use process::{ProcessError, ProcessTree};
 pub use sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample, rate};

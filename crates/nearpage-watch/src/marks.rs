@@ -73,6 +73,21 @@ pub fn passes(zone: &ZoneSample, order: u8) -> Option<bool> {
     ASKERS[0].passes(zone, order)
 }
 
+/// Which of the orders 0, 3 and 9 a zone would give, by [`passes`], as text: `0 3`, or with `-` for all that are not known. `None` if
+/// it gives none of them.
+pub fn gives(zone: &ZoneSample) -> Option<String> {
+    let mut gives: Vec<&str> = [(0, "0"), (3, "3"), (9, "9")]
+        .into_iter()
+        .filter_map(|(order, name)| match passes(zone, order) {
+            Some(true) => Some(name),
+            Some(false) => None,
+            None => Some("-"),
+        })
+        .collect();
+    gives.dedup();
+    (!gives.is_empty()).then(|| gives.join(" "))
+}
+
 impl Asker {
     /// Whether a zone would give it a block of this order; as [`passes`].
     pub fn passes(&self, zone: &ZoneSample, order: u8) -> Option<bool> {

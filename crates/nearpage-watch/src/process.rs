@@ -341,7 +341,7 @@ impl Read for Timed<'_> {
 
 fn exchange(stream: &mut UnixStream, request: Request<'_>) -> Result<Option<Vec<u8>>, Trouble> {
     match stream.write_all(request.to_string().as_bytes()) {
-        // Who refuses at once, as a process of another user does, has closed before it is asked: the answer says why.
+        // A process of another user refuses before it is asked, and closes: its answer says why.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! Nodes, zones and free blocks.
 
-use nearpage_watch::{ASKERS, NUMA, NodeSample, Sample, ZoneSample, passes, rate};
+use nearpage_watch::{ASKERS, NUMA, NodeSample, Sample, ZoneSample, gives, passes, rate};
 
 use super::Chosen;
 use crate::shown::Shown;
@@ -211,17 +211,7 @@ pub(crate) fn change(shown: &Shown<'_>, zone: &ZoneSample, at: usize) -> String 
 
 fn zone_row(shown: &Shown<'_>, at: usize, width: usize) -> String {
     let zone = &shown.now.zones[at];
-    // `-` stands for all that is not known.
-    let mut gives: Vec<&str> = [(0, "0"), (3, "3"), (9, "9")]
-        .into_iter()
-        .filter_map(|(order, name)| match passes(zone, order) {
-            Some(true) => Some(name),
-            Some(false) => None,
-            None => Some("-"),
-        })
-        .collect();
-    gives.dedup();
-    let gives = if gives.is_empty() { "nothing".into() } else { gives.join(" ") };
+    let gives = gives(zone).unwrap_or_else(|| "nothing".into());
     let wide = if width >= WIDE {
         format!(
             "   {:>8} {:>9} {:>9} {:>10} {:>8}  {}",

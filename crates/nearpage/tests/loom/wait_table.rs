@@ -1,4 +1,5 @@
-//! Who holds a wait table still has all its buckets, or the first of one that nobody used yet: no lock is taken behind its back.
+//! A fork holds all buckets of a wait table, or the first one if nobody ever used the table. Meanwhile no other thread has the lock of
+//! any bucket.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use nearpage_machine::{shown, size};
-use nearpage_watch::{Mark, NodeSample, Placement, ProcessSample, Sample, ZoneSample, passes};
+use nearpage_watch::{Mark, NodeSample, Placement, ProcessSample, Sample, ZoneSample, gives};
 
 /// Nodes and zones that a text shows one by one.
 const ROWS_MOST: usize = 64;
@@ -146,17 +146,7 @@ fn short(kib: u64) -> String {
 fn zone_row(zone: &ZoneSample) -> String {
     let of = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let order = zone.largest_order().map_or("-".into(), |order| order.to_string());
-    // `-` stands for all that is not known.
-    let mut gives: Vec<String> = [0, 3, 9]
-        .into_iter()
-        .filter_map(|order| match passes(zone, order) {
-            Some(true) => Some(order.to_string()),
-            Some(false) => None,
-            None => Some("-".into()),
-        })
-        .collect();
-    gives.dedup();
-    let gives = if gives.is_empty() { "none".into() } else { gives.join(" ") };
+    let gives = gives(zone).unwrap_or_else(|| "none".into());
     format!(
         " {:<3} {:<7} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7} {order:>6}  {gives}",
         zone.node,
