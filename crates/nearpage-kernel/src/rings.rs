@@ -55,6 +55,14 @@ impl<'m> RingList<'m> {
         &self.entries[position as usize & mask]
     }
 
+    /// The slots of `count` positions from `start` on, in two parts: the ring comes round between them.
+    #[inline(always)]
+    fn parts(&self, start: u64, count: usize) -> [&[AtomicU32]; 2] {
+        let (before, from) = self.entries.split_at(start as usize & (self.entries.len() - 1));
+        let first = count.min(from.len());
+        [&from[..first], &before[..count - first]]
+    }
+
     #[inline(always)]
     fn note_pops(&self, pops: u64) {
         let before = self.pops.load(Ordering::Relaxed);
@@ -111,19 +119,26 @@ impl<'m> RingList<'m> {
         let (hot, cold) = self.ends();
         let room = u64::from(self.capacity()).saturating_sub(hot.wrapping_sub(cold));
         let appended = blocks.min(room as u32);
-        for block in 0..appended {
-            let slot = self.slot(cold.wrapping_sub(1 + u64::from(block)));
-            slot.store(first + block * step, Ordering::Relaxed);
+        let end = cold.wrapping_sub(appended.into());
+        let mut number = first + appended * step;
+        for part in self.parts(end, appended as usize) {
+            for slot in part {
+                number -= step;
+                slot.store(number, Ordering::Relaxed);
+            }
         }
-        self.cold.store(cold.wrapping_sub(appended.into()), Ordering::Relaxed);
+        self.cold.store(end, Ordering::Relaxed);
         appended
     }
 
     fn pop_cold(&self, out: &mut [u32]) -> usize {
         let (hot, cold) = self.ends();
         let taken = out.len().min(hot.wrapping_sub(cold) as usize);
-        for (entry, above) in out[..taken].iter_mut().zip(0..) {
-            *entry = self.slot(cold.wrapping_add(above)).load(Ordering::Relaxed);
+        let mut out = out.iter_mut();
+        for part in self.parts(cold, taken) {
+            for (slot, entry) in part.iter().zip(out.by_ref()) {
+                *entry = slot.load(Ordering::Relaxed);
+            }
         }
         self.cold.store(cold.wrapping_add(taken as u64), Ordering::Relaxed);
         taken

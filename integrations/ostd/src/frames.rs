@@ -75,6 +75,9 @@ static HAS_RANGES: AtomicBool = AtomicBool::new(false);
 const GFP: Gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::NOWARN);
 static PAGES: AtomicPtr<Pages<'static, Ostd>> = AtomicPtr::new(core::ptr::null_mut());
 
+/// What OSTD promises.
+const FREED: &str = "OSTD frees what it was given";
+
 /// The allocator.
 #[ostd::global_frame_allocator]
 static FRAMES: Frames = Frames;
@@ -201,6 +204,7 @@ fn frame(address: usize) -> Pfn {
 
 impl Frames {
     /// Several frames, each with a life of its own: OSTD frees them in any order and any number of calls.
+    #[inline(never)]
     fn alloc_many(pages: &Pages<'static, Ostd>, frames: u64, align: Order) -> Option<Pfn> {
         let order = Order(frames.next_power_of_two().trailing_zeros() as u8).max(align);
         if order > Order::MAX {
@@ -215,6 +219,22 @@ impl Frames {
             pages.free(block + PageCount(rest), Order(0)).ok()?;
         }
         Some(block)
+    }
+
+    /// A free of more than one frame, or of what is not of one block alone.
+    #[inline(never)]
+    fn free_many(&self, pages: &Pages<'static, Ostd>, addr: Paddr, size: usize) {
+        let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
+        if is_early(start) {
+            return self.add_free_memory(addr, size);
+        }
+        if HAS_RANGES.load(Ordering::Relaxed) {
+            let range = PfnRange { start, end: Pfn(start.0 + count) };
+            return pages.free_range(range).expect(FREED);
+        }
+        for frame in 0..count {
+            pages.free(start + PageCount(frame), Order(0)).expect(FREED);
+        }
     }
 }
 
@@ -233,16 +253,11 @@ impl GlobalFrameAllocator for Frames {
 
     fn dealloc(&self, addr: Paddr, size: usize) {
         let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
-        let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
-        let range = PfnRange { start, end: Pfn(start.0 + count) };
-        if is_early(start) {
-            return self.add_free_memory(addr, size);
-        }
-        if HAS_RANGES.load(Ordering::Relaxed) {
-            return pages.free_range(range).expect("OSTD frees what it was given");
-        }
-        for frame in 0..count {
-            pages.free(start + PageCount(frame), Order(0)).expect("OSTD frees what it was given");
+        let start = frame(addr);
+        if size == PAGE_SIZE && !is_early(start) && !HAS_RANGES.load(Ordering::Relaxed) {
+            pages.free(start, Order(0)).expect(FREED);
+        } else {
+            self.free_many(pages, addr, size);
         }
     }
 

@@ -104,7 +104,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             };
             let was = word.get();
-            let to = match goes_to_list(pageset, list, word, held, number, SINGLE) {
+            let to = match goes_to_list(pageset, list, was, held, number, SINGLE) {
                 true => list,
                 false if was == held || !was.differs_by_tag_only(held) => break,
                 false if was == held.with_last_tag() => list,

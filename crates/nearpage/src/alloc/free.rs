@@ -26,14 +26,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some(pageset) = self.home(ZoneKind::Normal)
             && let Some((word, number)) = pageset.frames().locate(pfn)
         {
-            let held = pageset.held_word(list);
-            if goes_to_list(pageset, list, word, held, number, order) {
+            let (was, held) = (word.get(), pageset.held_word(list));
+            if goes_to_list(pageset, list, was, held, number, order) {
                 let cached = held.given_back(order, Migratetype::Movable);
                 self.take_back(word, cached, pfn, order)?;
                 self.free_to_pageset(pageset, number, order, list);
                 return Ok(());
             }
-            let was = word.get();
             if was != held && was.differs_by_tag_only(held) {
                 let cached = held.given_back(order, Migratetype::Movable);
                 self.take_back(word, cached, pfn, order)?;
@@ -193,16 +192,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 pub(super) fn goes_to_list<P: Platform>(
     pageset: &Pageset<'_, P>,
     list: usize,
-    word: WordCell<'_>,
+    was: Word,
     held: Word,
     number: u32,
     order: Order,
 ) -> bool {
     if P::Storage::EXACT && pageset.owned().is_none() {
         let frames = pageset.frames();
-        frames.is_allocated(word.get(), order)
-            && list_index(order, frames.pageblock(number)) == Some(list)
+        frames.is_allocated(was, order) && list_index(order, frames.pageblock(number)) == Some(list)
     } else {
-        word.get() == held
+        was == held
     }
 }

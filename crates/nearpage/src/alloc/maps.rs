@@ -245,9 +245,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Notes a visit; returns how much may be kept from now on.
     fn note_visit(&self, pageset: &Pageset<'m, P>, hold: &Hold<'_>) -> Swing {
         let of = &hold.owned().pageblocks;
-        let swing = of.swing().visit(self.platform.now_ns(), pageset.tuning().high_max);
+        let before = of.swing();
+        let swing = before.visit(self.platform.now_ns(), pageset.tuning().high_max);
         of.set_swing(swing);
-        pageset.set_limits(swing);
+        if swing.size != before.size || pageset.is_closed() {
+            pageset.set_limits(swing);
+        }
         swing
     }
 }

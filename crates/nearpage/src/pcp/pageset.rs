@@ -567,6 +567,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
+    /// Whether the lists take nothing. One alone may have no room, but not the one of homebound pages.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.list(HOMEBOUND).limit() == 0
+    }
+
     /// The most blocks that a list holds where CPUs own pageblocks with maps.
     pub(crate) fn limit_of(&self, index: usize, swing: Swing) -> u32 {
         if index == HOMEBOUND { swing.homebound() } else { swing.list_limit(list_order(index)) }

@@ -117,8 +117,7 @@ impl<'m> Stage<'m> {
                 number
             }
         };
-        // Neighbours have different slots.
-        let slot = (first >> PAGEBLOCK_ORDER.0) as usize & (self.heads.len() - 1);
+        let slot = self.slot_of(first);
         let after = self.heads[slot].load(Ordering::Relaxed);
         self.set_entry(number, Entry { first, pages, after });
         self.heads[slot].store(number, Ordering::Relaxed);
@@ -136,46 +135,80 @@ impl<'m> Stage<'m> {
     ) -> Option<usize> {
         // Most slots are empty, and often all behind the first few.
         let mut left = self.in_use.load(Ordering::Relaxed);
-        for (slot, head) in self.heads.iter().enumerate().skip(from) {
+        for slot in from..self.heads.len() {
             if left == 0 {
                 return None;
             }
-            let mut rest = head.load(Ordering::Relaxed);
-            if rest == 0 {
-                continue;
-            }
-            head.store(0, Ordering::Relaxed);
-            while rest != 0 {
-                let pageblock = first_of(self.entry(rest).first);
-                let mut pages = 0;
-                let (mut theirs, mut others) = (Linked::NONE, Linked::NONE);
-                while rest != 0 {
-                    let (number, entry) = (rest, self.entry(rest));
-                    rest = entry.after;
-                    if first_of(entry.first) == pageblock {
-                        pages += entry.pages;
-                        theirs.append(self, number, entry);
-                    } else {
-                        others.append(self, number, entry);
-                    }
-                }
-                left -= theirs.count;
-                let mut parcel = Parcel { stage: self, entries: theirs, pages };
-                let fate = decide(pageblock, &mut parcel);
-                let Parcel { entries: mut theirs, pages, .. } = parcel;
-                match fate {
-                    Fate::Gone => self.release(theirs, pages),
-                    Fate::Kept | Fate::Stop => theirs.put_before(self, head),
-                }
-                if fate == Fate::Stop {
-                    others.put_before(self, head);
+            if self.heads[slot].load(Ordering::Relaxed) != 0 {
+                let (seen, stopped) = self.each_in_slot(slot, &mut decide);
+                if stopped {
                     return Some(slot);
                 }
-                others.end(self, 0);
-                rest = others.first;
+                left -= seen;
             }
         }
         None
+    }
+
+    /// Takes the pages of the pageblock at `first`: which, and how many.
+    pub(crate) fn take_parcel(&self, first: u32) -> (FreeMap, u32) {
+        let mut taken = (FreeMap::NONE, 0);
+        self.each_in_slot(self.slot_of(first), &mut |of, parcel| {
+            if of != first {
+                return Fate::Kept;
+            }
+            taken = (parcel.map(), parcel.pages());
+            Fate::Gone
+        });
+        taken
+    }
+
+    /// As [`each_parcel`](Self::each_parcel), for the pageblocks of one slot. Returns entries that were seen, and whether it said
+    /// to stop.
+    fn each_in_slot(
+        &self,
+        slot: usize,
+        decide: &mut impl FnMut(u32, &mut Parcel<'_, 'm>) -> Fate,
+    ) -> (u16, bool) {
+        let head = &self.heads[slot];
+        let (mut rest, mut seen) = (head.load(Ordering::Relaxed), 0);
+        head.store(0, Ordering::Relaxed);
+        while rest != 0 {
+            let pageblock = first_of(self.entry(rest).first);
+            let mut pages = 0;
+            let (mut theirs, mut others) = (Linked::NONE, Linked::NONE);
+            while rest != 0 {
+                let (number, entry) = (rest, self.entry(rest));
+                rest = entry.after;
+                if first_of(entry.first) == pageblock {
+                    pages += entry.pages;
+                    theirs.append(self, number, entry);
+                } else {
+                    others.append(self, number, entry);
+                }
+            }
+            seen += theirs.count;
+            let mut parcel = Parcel { stage: self, entries: theirs, pages };
+            let fate = decide(pageblock, &mut parcel);
+            let Parcel { entries: mut theirs, pages, .. } = parcel;
+            match fate {
+                Fate::Gone => self.release(theirs, pages),
+                Fate::Kept | Fate::Stop => theirs.put_before(self, head),
+            }
+            if fate == Fate::Stop {
+                others.put_before(self, head);
+                return (seen, true);
+            }
+            others.end(self, 0);
+            rest = others.first;
+        }
+        (seen, false)
+    }
+
+    /// The slot of a frame's pageblock. Neighbours have different ones.
+    #[inline]
+    fn slot_of(&self, number: u32) -> usize {
+        (number >> PAGEBLOCK_ORDER.0) as usize & (self.heads.len() - 1)
     }
 
     /// Entries and their pages are gone.

@@ -55,25 +55,37 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         hold: &Hold<'_>,
         room: &mut Room,
     ) -> Gathered {
-        let mut is_all = self.put_chain(pageset, hold, hold.take_waiting(), room)
-            && self.put_chain(pageset, hold, hold.take_inbox(), room);
-        let mut chunk = [0; CHUNK];
-        while is_all && !room.is_short() {
-            let fitting = hold.stage().room().min(CHUNK);
-            let want = pageset.list(HOMEBOUND).count().min(fitting as u32);
-            let want = room.fits(OF_A_PAGE, want) as usize;
-            let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk[..want]);
-            if got == 0 {
-                is_all = pageset.list(HOMEBOUND).count() == 0;
-                break;
-            }
-            room.charge(self.put_each(pageset, hold, &chunk[..got]));
-        }
+        let is_all = self.put_chain(pageset, hold, hold.take_waiting(), room)
+            && self.put_chain(pageset, hold, hold.take_inbox(), room)
+            && (pageset.list(HOMEBOUND).count() == 0 || self.put_listed(on, pageset, hold, room));
         let frames = pageset.frames();
         let touch = |first, access| touch_pageblock(&self.platform, frames, first, access);
         let may_put = |pages| room.take(OF_A_STEP + of_a_put(pages));
         let staged = hold.put_own(frames, pageset.owner().cpu, may_put, touch);
         Gathered { is_all, staged }
+    }
+
+    /// Takes homebound pages off their list, and puts them where they belong, as long as `room` allows. Returns whether that was
+    /// so, and the stage had room, for all.
+    fn put_listed(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        hold: &Hold<'_>,
+        room: &mut Room,
+    ) -> bool {
+        let mut chunk = [0; CHUNK];
+        while !room.is_short() {
+            let fitting = hold.stage().room().min(CHUNK);
+            let want = pageset.list(HOMEBOUND).count().min(fitting as u32);
+            let want = room.fits(OF_A_PAGE, want) as usize;
+            let got = pageset.pop_cold(self.platform.storage(), on, HOMEBOUND, &mut chunk[..want]);
+            if got == 0 {
+                return pageset.list(HOMEBOUND).count() == 0;
+            }
+            room.charge(self.put_each(pageset, hold, &chunk[..got]));
+        }
+        true
     }
 
     /// Puts runs that came from other CPUs where they belong: among what is free in the CPU's own pageblocks, or on the stage.
@@ -158,6 +170,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         room: &mut Room,
     ) {
         let (storage, order) = (self.platform.storage(), list_order(list));
+        if pageset.list(list).count() <= most {
+            return;
+        }
         let mut chunk = [0; CHUNK];
         loop {
             let more = pageset.list(list).count().saturating_sub(most);
@@ -304,16 +319,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 /// How many of these pages, from the first on, adjoin each other in one pageblock, upwards or downwards.
 fn run_at_start(numbers: &[u32]) -> usize {
     let first = numbers[0];
-    let run = |step: u32| {
-        let in_order = numbers.iter().zip(0..).take_while(|&(&number, at)| {
-            number == first.wrapping_add(step.wrapping_mul(at))
-                && first_of(number) == first_of(first)
+    let at = first - first_of(first);
+    let run = |step: u32, most: u32| {
+        let mut expected = first;
+        let in_order = numbers.iter().take(most as usize).take_while(|&&number| {
+            let is_next = number == expected;
+            expected = expected.wrapping_add(step);
+            is_next
         });
         in_order.count()
     };
     match numbers.get(1) {
-        Some(&second) if second == first.wrapping_sub(1) => run(u32::MAX),
-        Some(&second) if second == first + 1 => run(1),
+        Some(&second) if second == first.wrapping_sub(1) => run(u32::MAX, at + 1),
+        Some(&second) if second == first + 1 => run(1, PAGES - at),
         _ => 1,
     }
 }

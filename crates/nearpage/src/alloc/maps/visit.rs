@@ -26,7 +26,7 @@ const OF_A_PASS: u64 = 8;
 const OF_A_RUN: u64 = 12;
 /// What is left for what a request takes after pages were brought home.
 const FOR_A_TAKE: u64 = 4 * OF_A_RUN;
-/// Pageblocks that become the CPU's as pages of them come home: 2.5 KiB of stack, and as many as one hold can pass.
+/// Pageblocks that become the CPU's as pages of them come home: as many as one hold can pass.
 const CLAIMS: usize = (OPERATIONS / OF_A_PASS) as usize;
 /// A pageblock of the zone with at most so many free pages ...
 const NEARLY_FULL: u32 = 64;
@@ -50,8 +50,8 @@ pub(super) struct Visit<'v, 'a, 'm, P: Platform> {
 /// What became the CPU's in a visit, to be noted after it.
 pub(super) struct Passed {
     pageblocks: Passing,
-    /// Of them those that came as pages of them came home, with these.
-    claimed: [(u32, FreeMap); CLAIMS],
+    /// Others came as pages of them came home. Those pages are on the stage still.
+    claimed: [u32; CLAIMS],
     claims: usize,
     /// Pages that left the zone, and pages that came back to it.
     taken: u64,
@@ -68,7 +68,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         let frames = *guard.zone().frames();
         let passed = Passed {
             pageblocks: Passing::new(),
-            claimed: [(NO_FRAME, FreeMap::NONE); CLAIMS],
+            claimed: [NO_FRAME; CLAIMS],
             claims: 0,
             taken: 0,
             returned: 0,
@@ -139,26 +139,19 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             if self.parcels_left == 0 {
                 return Fate::Stop;
             }
-            match self.bring_parcel(first, parcel) {
-                Some(true) => {
-                    self.parcels_left -= 1;
-                    Fate::Gone
-                }
-                Some(false) => Fate::Kept,
-                None => Fate::Stop,
-            }
+            self.bring_parcel(first, parcel)
         })
     }
 
-    /// Brings pages of one pageblock home, or makes that the CPU's. `Some(false)`: another owns it; `None`: this hold was long
-    /// enough.
-    fn bring_parcel(&mut self, first: u32, parcel: &mut Parcel<'_, '_>) -> Option<bool> {
+    /// Brings pages of one pageblock home, or makes that the CPU's: then they stay until [`Passed::note`]. Pages of another CPU's
+    /// stay, too. To stop: this hold was long enough.
+    fn bring_parcel(&mut self, first: u32, parcel: &mut Parcel<'_, '_>) -> Fate {
         let frames = self.frames;
         touch_pageblock(self.platform, &frames, first, Access::Read);
         let is_shared = frames.is_pageblock_shared(first);
         let block = frames.free_in_pageblock(first);
         if !is_shared && block.owner().is_some() {
-            return Some(false);
+            return Fate::Kept;
         }
         let free = block.free();
         let is_nearly_full = free <= NEARLY_FULL && parcel.pages() >= WORTH_A_PAGEBLOCK;
@@ -166,7 +159,7 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             !is_shared && frames.pageblock(first).is_mergeable() && (free == 0 || is_nearly_full)
         });
         if cpu.is_some() && (self.pageblocks_left() == 0 || self.passed.claims == CLAIMS) {
-            return None;
+            return Fate::Stop;
         }
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
             let mut map = parcel.map();
@@ -174,13 +167,18 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
             if !is_home && is_shared {
                 parcel.leave(&map);
             }
-            return is_home.then_some(true);
+            if !is_home {
+                return Fate::Stop;
+            }
+            self.parcels_left -= 1;
+            return Fate::Gone;
         };
         touch_pageblock(self.platform, &frames, first, Access::Write);
         self.passed.taken += self.guard.buddy().give_away(frames, first, cpu).0;
-        self.passed.claimed[self.passed.claims] = (first, parcel.map());
+        self.passed.claimed[self.passed.claims] = first;
         self.passed.claims += 1;
-        Some(true)
+        self.parcels_left -= 1;
+        Fate::Kept
     }
 
     /// Whether so many free pages may become the CPU's beside those that it asked for: they are above what is kept whole, and
@@ -261,9 +259,10 @@ impl Passed {
         events.refilled_pages.add(self.taken);
         events.drained_pages.add(self.returned);
         hold.add(frames, self.pageblocks);
-        for (first, map) in &self.claimed[..self.claims] {
-            hold.adopt(frames, *first);
-            hold.put_map(frames, *first, map, map.count());
+        for &first in &self.claimed[..self.claims] {
+            hold.adopt(frames, first);
+            let (map, pages) = hold.stage().take_parcel(first);
+            hold.put_map(frames, first, &map, pages);
         }
     }
 }

@@ -224,7 +224,8 @@ impl Hold<'_> {
 
     fn fullest_with(&self, frames: &ZoneFrames<'_>, of: Migratetype, order: Order) -> Option<u32> {
         let has = |first: &u32| frames.free_in_pageblock(*first).map().first_block(order).is_some();
-        (0..CLASSES).find_map(|class| self.usable(frames, of, class).find(has))
+        let least = class_of(order.pages().0 as u32)?;
+        (least..CLASSES).find_map(|class| self.usable(frames, of, class).find(has))
     }
 
     /// Pageblocks of a type and class that were listed last. Of one that is about to go nothing is taken: who isolated it drains
