@@ -30,7 +30,7 @@ def test_a_table_says_what_it_lacks(lacking: str, call: str, said: str) -> None:
     program = f"""\
 import sys; sys.modules[{lacking!r}] = None
 import nearpage
-table, bundle = nearpage.lab.run("memoryless-slab").verdicts, nearpage.Bundle.shipped()
+table, bundle = nearpage.Machine.from_short_form("--numa 1G").zones(), nearpage.Bundle.shipped()
 try:
     {call}
 except ImportError as error:

@@ -9,7 +9,8 @@ use std::process::{Command, ExitStatus};
 use clap::Args;
 
 /// What the tests need always, and what they need beside it.
-const SHORT: [&str; 5] = ["maturin>=1.9,<2", "pytest", "numpy", "pandas>=2", "pyarrow>=14"];
+const SHORT: [&str; 6] =
+    ["maturin>=1.9,<2", "pytest", "pytest-xdist>=3", "numpy", "pandas>=2", "pyarrow>=14"];
 const LONG: [&str; 12] = [
     "polars",
     "duckdb",
@@ -105,7 +106,9 @@ pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
     // Not as a module of `python`, which would look for the package in the folder first.
     step(
         "pytest",
-        Command::new(binaries.join("pytest")).args(["--quiet", "-rs"]).current_dir(package()),
+        Command::new(binaries.join("pytest"))
+            .args(["--quiet", "-rs", "--numprocesses=auto"])
+            .current_dir(package()),
     )?;
     if !arguments.short {
         step("mypy", Command::new(&inside).args(["-m", "mypy"]).current_dir(package()))?;
