@@ -9,7 +9,8 @@ use ostd::prelude::*;
 pub fn run() {
     let mut options = FrameAllocOptions::new();
     options.zeroed(false);
-    for frames in 1..=64 {
+    // Small pieces, and one that is more than the largest block.
+    for frames in (1..=64).chain([1500]) {
         let segment = options.alloc_segment(frames).expect("there is memory");
         assert_eq!(segment.size(), frames * PAGE_SIZE);
         assert_eq!(segment.paddr() % PAGE_SIZE, 0);

@@ -4,7 +4,7 @@
 
 use core::alloc::Layout;
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use nearpage::{Config, CpuId, FreeError, Gfp, Order, PageCount, Pfn, PfnRange, Request};
 use nearpage_kernel::boot::{ADDRESS_MAP, EarlyError, EarlyMemory};
@@ -69,8 +69,6 @@ static EARLY_FRAMES: AtomicU64 = AtomicU64::new(0);
 /// A bit for each of them: whether OSTD has it still. A free looks here, since to ask the allocator takes longer.
 static EARLY_LEFT: [AtomicU64; EARLY_WORDS] = [const { AtomicU64::new(0) }; EARLY_WORDS];
 const EARLY_WORDS: usize = 1024;
-/// Whether anything larger than a block was allocated: such a range is of blocks of several orders.
-static HAS_RANGES: AtomicBool = AtomicBool::new(false);
 /// OSTD does not move frames, and does not tell kinds of them apart: all have the type whose lists frees look at first.
 const GFP: Gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::NOWARN);
 static PAGES: AtomicPtr<Pages<'static, Ostd>> = AtomicPtr::new(core::ptr::null_mut());
@@ -210,7 +208,7 @@ impl Frames {
         if order > Order::MAX {
             let request = Request::new(Order(0), GFP);
             let range = pages.alloc_contiguous(PageCount(frames), align, request).ok()?;
-            HAS_RANGES.store(true, Ordering::Relaxed);
+            pages.split_range(range, Order(0)).ok()?;
             return Some(range.start);
         }
         let block = pages.alloc(Request::new(order, GFP)).ok()?;
@@ -221,16 +219,12 @@ impl Frames {
         Some(block)
     }
 
-    /// A free of more than one frame, or of what is not of one block alone.
+    /// A free of more than one frame, or of what was allocated before there was an allocator.
     #[inline(never)]
     fn free_many(&self, pages: &Pages<'static, Ostd>, addr: Paddr, size: usize) {
         let (start, count) = (frame(addr), (size / PAGE_SIZE) as u64);
         if is_early(start) {
             return self.add_free_memory(addr, size);
-        }
-        if HAS_RANGES.load(Ordering::Relaxed) {
-            let range = PfnRange { start, end: Pfn(start.0 + count) };
-            return pages.free_range(range).expect(FREED);
         }
         for frame in 0..count {
             pages.free(start + PageCount(frame), Order(0)).expect(FREED);
@@ -254,7 +248,7 @@ impl GlobalFrameAllocator for Frames {
     fn dealloc(&self, addr: Paddr, size: usize) {
         let Some(pages) = pages() else { return self.add_free_memory(addr, size) };
         let start = frame(addr);
-        if size == PAGE_SIZE && !is_early(start) && !HAS_RANGES.load(Ordering::Relaxed) {
+        if size == PAGE_SIZE && !is_early(start) {
             pages.free(start, Order(0)).expect(FREED);
         } else {
             self.free_many(pages, addr, size);

@@ -49,6 +49,8 @@ use visit::{Visit, room_above_min, touch_pageblock};
 
 /// Runs of pages that a list gets together: most often it is one, and to clear a place for more takes longer than to go again.
 const RUNS: usize = 8;
+/// The most blocks of more than a page that a list gets together.
+const BLOCKS: usize = blocks_of_a_refill(Order(1)) as usize;
 
 /// Rights with which a request may leave less than is kept whole. Not to wait is none by itself.
 const RIGHTS: AllocFlags =
@@ -103,16 +105,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             pageset.begin_tag(list);
             return self.fill_with_pages(on, pageset, hold, migratetype, (list, most));
         }
-        let mut filled = 0;
-        while filled < most
-            && let Some(number) = hold.take_block(frames, migratetype, order)
-        {
+        let (mut blocks, mut taken) = ([0; BLOCKS], 0);
+        hold.take_blocks(frames, (migratetype, order), most, &mut |number| {
             touch_pageblock(&self.platform, frames, number, Access::Write);
-            if pageset.append_run(storage, on, list, number, 1) == 0 {
-                self.put_back(pageset, hold, number, order);
-                break;
+            blocks[taken] = number;
+            taken += 1;
+        });
+        // Once they are on the list, others may have them: what is the CPU's is settled before.
+        let mut filled = 0;
+        for &number in &blocks[..taken] {
+            match pageset.append_run(storage, on, list, number, 1) {
+                0 => self.put_back(pageset, hold, number, order),
+                listed => filled += listed,
             }
-            filled += 1;
         }
         filled
     }

@@ -52,6 +52,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.split_block(pfn, order, into)
     }
 
+    /// Makes blocks of order `into` out of all larger blocks of a range of the caller's, which begins and ends with blocks:
+    /// such as one from [`alloc_contiguous`](Self::alloc_contiguous) or [`alloc_range`](Self::alloc_range).
+    ///
+    /// # Errors
+    /// [`FreeError`] of the first page that is in nobody's hands, or whose block is locked; nothing is changed then, and the
+    /// host is told.
+    ///
+    /// ```
+    /// # use nearpage::testing::machine::TestMachine;
+    /// # use nearpage::{Gfp, Order, PageCount, Pfn, Request};
+    /// # TestMachine::new().node(0, 8192, &[0]).run(|pages| {
+    /// let request = Request::new(Order(0), Gfp::KERNEL);
+    /// let range = pages.alloc_contiguous(PageCount(3000), Order(0), request).unwrap();
+    /// pages.split_range(range, Order(0)).unwrap();
+    /// for page in range.start.0..range.end.0 {
+    ///     pages.free(Pfn(page), Order(0)).unwrap();
+    /// }
+    /// # });
+    /// ```
+    pub fn split_range(&self, range: PfnRange, into: Order) -> Result<(), FreeError> {
+        self.each_block(range, |_| Ok(()))?;
+        self.each_block(range, |Block { first, order }| {
+            if order > into { self.split_block(first, order, into) } else { Ok(()) }
+        })
+    }
+
     /// Frees any part of allocated blocks: pages of one, or of several that adjoin. What is left of a block stays its holder's,
     /// in blocks of smaller orders: who allocated an order of 3 and freed its fifth page frees the others by `free_range` too,
     /// in any order and any number of calls.
@@ -72,17 +98,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # });
     /// ```
     pub fn free_range(&self, range: PfnRange) -> Result<(), FreeError> {
-        let mut at = range.start;
-        while at < range.end {
-            at = self.allocated_block(at)?.range().end;
-        }
+        self.each_block(range, |_| Ok(()))?;
+        self.each_block(range, |block| {
+            let part = block.range().intersection(range);
+            self.cut(block, part)?;
+            self.free_blocks(part)
+        })
+    }
+
+    /// Calls `each` with the allocated blocks that a range has pages of, one after the other.
+    fn each_block(
+        &self,
+        range: PfnRange,
+        each: impl Fn(Block) -> Result<(), FreeError>,
+    ) -> Result<(), FreeError> {
         let mut at = range.start;
         while at < range.end {
             let block = self.allocated_block(at)?;
-            let part = block.range().intersection(range);
-            self.cut(block, part)?;
-            self.free_blocks(part)?;
-            at = part.end;
+            each(block)?;
+            at = block.range().end;
         }
         Ok(())
     }
@@ -190,6 +224,28 @@ mod tests {
                             assert!(allocator.free_range(part).is_err(), "it is free");
                         }
                     }
+                }
+                assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
+            });
+        }
+    }
+
+    #[test]
+    fn a_range_is_split_whatever_its_blocks() {
+        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::LINUX_6_12] {
+            let config = Config { model, ..Config::default() };
+            TestMachine::new().node(0, 8192, &[0]).config(config).run(|allocator| {
+                let request = Request::new(Order(0), Gfp::KERNEL);
+                let range = allocator.alloc_contiguous(PageCount(3001), Order(0), request).unwrap();
+                let more = PfnRange { start: range.start, end: range.end + PageCount(1) };
+                assert!(allocator.split_range(more, Order(0)).is_err(), "{}", model.name);
+                assert!(allocator.free(range.start, Order(0)).is_err(), "nothing was changed");
+                allocator.split_range(range, Order(1)).unwrap();
+                allocator.free(range.start, Order(1)).unwrap();
+                let rest = PfnRange { start: range.start + PageCount(2), end: range.end };
+                allocator.split_range(rest, Order(0)).unwrap();
+                for page in rest.start.0..rest.end.0 {
+                    allocator.free(Pfn(page), Order(0)).unwrap();
                 }
                 assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
             });

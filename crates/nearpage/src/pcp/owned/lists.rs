@@ -212,19 +212,44 @@ impl Hold<'_> {
         of: Migratetype,
         order: Order,
     ) -> Option<u32> {
-        if order > PAGEBLOCK_ORDER {
-            return None;
+        let mut taken = None;
+        self.take_blocks(frames, (of, order), 1, &mut |number| taken = Some(number));
+        taken
+    }
+
+    /// Takes up to `most` blocks of a type, for `sink`; none above the order of a pageblock.
+    pub(crate) fn take_blocks(
+        &self,
+        frames: &ZoneFrames<'_>,
+        (of, order): (Migratetype, Order),
+        most: u32,
+        sink: &mut dyn FnMut(u32),
+    ) {
+        let mut left = if order > PAGEBLOCK_ORDER { 0 } else { most };
+        while left > 0 {
+            let found = self.fullest_with(frames, of, order);
+            let Some(first) = found.or_else(|| self.whole_of_another_type(frames, of)) else {
+                return;
+            };
+            // While it has one, a search would find it again.
+            self.change(frames, first, |block| {
+                while left > 0
+                    && let Some(run) = block.take_block(order)
+                {
+                    sink(first + run.start);
+                    left -= 1;
+                }
+            });
         }
-        let first = self
-            .fullest_with(frames, of, order)
-            .or_else(|| self.whole_of_another_type(frames, of))?;
-        let block = self.change(frames, first, |block| block.take_block(order))?;
-        Some(first + block.start)
     }
 
     fn fullest_with(&self, frames: &ZoneFrames<'_>, of: Migratetype, order: Order) -> Option<u32> {
-        let has = |first: &u32| frames.free_in_pageblock(*first).map().first_block(order).is_some();
-        let least = class_of(order.pages().0 as u32)?;
+        let pages = order.pages().0 as u32;
+        let has = |first: &u32| {
+            let block = frames.free_in_pageblock(*first);
+            block.free() >= pages && block.map().first_block(order).is_some()
+        };
+        let least = class_of(pages)?;
         (least..CLASSES).find_map(|class| self.usable(frames, of, class).find(has))
     }
 
