@@ -75,6 +75,27 @@ fn a_machine_boots() {
     assert!(!Played::phys_to_virt(0).is_null());
 }
 
+/// "All that is left" is a step, wherever the rest begins.
+#[test]
+fn a_step_may_ask_for_all_that_is_left() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    for first_page in [0, 1] {
+        let mut map = EarlyMemory::<8>::new();
+        map.add(0, 64 * MIB).expect("room");
+        // SAFETY: as above.
+        let boot = unsafe { map.begin::<Played>(&mut Machine::new(), AddressMap::Flat) };
+        let mut boot = boot.expect("it is a machine");
+        let pages = boot.pages(Config::new()).expect("metadata fits");
+        let deferred = boot.finish(pages, first_page << 12).expect("it comes online");
+        let left = deferred.pages_left();
+        assert_eq!(deferred.step(PageCount(u64::MAX)), Ok(left));
+        assert_eq!(deferred.pages_left(), PageCount(0));
+        pages.check().expect("every frame is in one place");
+    }
+}
+
 /// A kernel whose memory begins at 5 GiB.
 struct High;
 
