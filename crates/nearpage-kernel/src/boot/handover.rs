@@ -56,6 +56,7 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         machine: &mut Machine,
         address_map: AddressMap,
     ) -> Result<Boot<'_, K, RANGES>, EarlyError> {
+        machine.place_strays();
         self.own(machine);
         let has_memory = self.memory.as_slice().iter().any(|span| !frames::<K>(span).is_empty());
         if !has_memory || self.free_bytes() == 0 {

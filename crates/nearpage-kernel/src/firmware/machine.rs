@@ -398,6 +398,17 @@ impl Machine {
         }
     }
 
+    /// The same for CPUs that a kernel added by hand, or a table after those that place: of a node that is none.
+    pub(crate) fn place_strays(&mut self) {
+        let Some(&first) = self.nodes().first() else { return };
+        for at in 0..self.cpu_count {
+            if self.position(self.cpus[at].node).is_none() {
+                self.cpus[at].node = first;
+                self.note(Note::UnplacedCpu { cpu: CpuId(at as u32) });
+            }
+        }
+    }
+
     /// The parts of a range that no table places.
     pub(crate) fn unplaced(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         self.areas.gaps(range)

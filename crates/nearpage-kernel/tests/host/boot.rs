@@ -102,6 +102,20 @@ fn memory_of_nodes_without_named_cpus_boots() {
     pages.check().expect("every frame is in one place");
 }
 
+/// A CPU that was added by hand, and placed nowhere.
+#[test]
+fn a_cpu_of_no_node_is_of_the_first() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut machine = Machine::new();
+    machine.add_cpu(9, 0).expect("room");
+    machine.place_memory(0, 64 * MIB, NodeId(3), false).expect("room");
+    let pages = begun(&mut machine, &mut map()).expect("it is a machine");
+    assert_eq!(pages.topology().node_of_cpu(CpuId(0)), Some(NodeIndex(0)));
+    assert!(machine.notes().any(|note| note == Note::UnplacedCpu { cpu: CpuId(0) }));
+}
+
 #[test]
 fn what_went_to_the_allocator_is_not_early_any_more() {
     let _machine = alone();
