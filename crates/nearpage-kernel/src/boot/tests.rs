@@ -7,6 +7,7 @@ use nearpage::testing::random::Random;
 
 use super::*;
 use crate::firmware::Physical;
+use crate::fuzz::fuzz;
 
 /// Physical memory of one array, at an address.
 struct Array {
@@ -167,13 +168,16 @@ fn where_entries_overlap_the_stricter_is_right() {
     assert_eq!(memory.free_bytes(), 0x1000);
 }
 
-/// Maps of loaders of which bytes are changed, and noise: 10^6 inputs. Nothing panics, nothing loops, and what is free is there.
+/// Maps of loaders of which bytes are changed, and noise: 10^6 inputs in a round. Nothing panics, nothing loops, and what is free
+/// is there.
 #[test]
 fn noise() {
-    const INPUTS: u64 = 250_000;
-    let seed = 0x2022;
-    std::println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    fuzz(4 * INPUTS, noise_of);
+}
+
+const INPUTS: u64 = 250_000;
+
+fn noise_of(random: &mut Random) {
     let (mut page, mut info) = (zero_page(), start_info());
     let mut accepted = 0;
     for input in 0..INPUTS {

@@ -308,13 +308,12 @@ fn reserve<const RANGES: usize>(
 
 /// Whether all of a `reg` of memory can be read.
 fn check_pairs(reg: &[u8], cells: [u32; 2]) -> Result<(), FirmwareError> {
-    let has_numbers = cells.iter().all(|cells| (1..=2).contains(cells));
-    let entry = cells.iter().sum::<u32>().max(1) as usize * 4;
-    if has_numbers && reg.len().is_multiple_of(entry) {
-        return Ok(());
-    }
     let why = "a reg of memory is not in whole entries of numbers of one or two cells";
-    Err(FirmwareError::Unreadable { why })
+    let is_read = match cells {
+        [address @ 1..=2, size @ 1..=2] => reg.len().is_multiple_of((address + size) as usize * 4),
+        _ => false,
+    };
+    if is_read { Ok(()) } else { Err(FirmwareError::Unreadable { why }) }
 }
 
 /// The pairs of addresses and sizes of a `reg`, without those of size 0.
