@@ -13,7 +13,8 @@ use crate::firmware::{Machine, Note};
 use crate::platform::KernelPlatform;
 use crate::seam::Kernel;
 
-/// How the processor that this is compiled for divides addresses into zones.
+/// How the processor that this is compiled for divides addresses into zones, in pages of 4 KiB. A kernel with larger ones
+/// ([`Kernel::PAGE_SHIFT`]) says [`AddressMap::Divided`] in its own.
 pub const ADDRESS_MAP: AddressMap = if cfg!(target_arch = "x86_64") {
     AddressMap::X86
 } else if cfg!(target_arch = "aarch64") {
