@@ -33,6 +33,12 @@ fn what_boot_services_left_is_memory() {
     super::uefi::add(&map, &mut memory);
     let expected = [0x1000..0xa_0000, MIB..3 * MIB, 6 * MIB..7 * MIB];
     assert!(memory.ranges().eq(expected), "{memory:?}");
+    // Runtime services' memory in the midst of what is said to be free is theirs.
+    let mut overlapping = map.clone();
+    overlapping.push(area(MemoryType::RUNTIME_SERVICES_DATA, 6 * MIB, 16));
+    let mut memory = EarlyMemory::<8>::new();
+    super::uefi::add(&overlapping, &mut memory);
+    assert_eq!(memory.free_bytes(), 0x9_f000 + 3 * MIB - 0x1_0000);
     map.push(area(MemoryType::CONVENTIONAL, 0, 1 << 60));
     let mut memory = EarlyMemory::<8>::new();
     super::uefi::add(&map, &mut memory);
