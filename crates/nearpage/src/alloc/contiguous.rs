@@ -19,7 +19,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// whole or any part is freed by [`free_range`](Self::free_range).
     ///
     /// What is in use is not moved away. A memory in which kernel data lies everywhere has no such range: allocate early, or
-    /// keep a Movable zone.
+    /// keep a Movable zone. Watermarks and limits do not refuse it; limits count it.
     ///
     /// # Errors
     /// [`OfflineError`], with the first page that is in use; nothing is changed then.
@@ -43,7 +43,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// may be above [`Order::MAX`], near a node as the request's order 0 would be: of [`Request`] the order is not looked at. They
     /// are freed by [`free_range`](Self::free_range).
     ///
-    /// Watermarks are for requests of a block: a range may be the last free memory there is.
+    /// Watermarks and limits are for requests of a block: a range may be the last free memory there is, and what it takes is counted
+    /// by limits and not refused.
     ///
     /// # Errors
     /// [`AllocError::NoRange`] if no zone that the request may use has them; what is in use is not moved away. As for any
