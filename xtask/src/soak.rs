@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -76,6 +76,7 @@ const STEPS: [Step; 16] = [
     ),
     fuzz("test -p nearpage-cli --test recorded fuzz"),
     fuzz("test -p nearpage-cli --test replay fuzz"),
+    fuzz("test -p nearpage-kernel --lib noise"),
     once(&[("NEARPAGE_SEEDS", "12")], "test -p nearpage-linux --lib interrupted"),
     once(&[("NEARPAGE_PREEMPTIONS", "1")], "xtask loom"),
     once(&[("NEARPAGE_CHURN_HOURS", "48")], "test -p nearpage-preload --test programs churn"),

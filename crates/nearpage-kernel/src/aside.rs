@@ -44,14 +44,17 @@ impl<const N: usize> Aside<N> {
         Self { places: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// Puts a block aside; `false` if there is no place, and it stays the caller's.
+    /// Puts a block aside; `false` if there is no place, or no block of this order or at this frame can be, and it stays the
+    /// caller's.
     pub fn put(&self, block: Pfn, order: Order) -> bool {
-        self.places.iter().any(|place| {
-            // Release pairs with the Acquire of who takes it: whatever was written to the block is seen.
-            place
-                .compare_exchange(0, word(block, order), Ordering::Release, Ordering::Relaxed)
-                .is_ok()
-        })
+        let can_be = order <= Order::MAX && block.0 < IS_THERE >> ORDER_BITS;
+        can_be
+            && self.places.iter().any(|place| {
+                // Release pairs with the Acquire of who takes it: whatever was written to the block is seen.
+                place
+                    .compare_exchange(0, word(block, order), Ordering::Release, Ordering::Relaxed)
+                    .is_ok()
+            })
     }
 
     /// Takes a block of an order, if there is one.
@@ -123,6 +126,8 @@ mod tests {
             assert_eq!(aside.take(Order(0)), None);
             assert_eq!(aside.free_all(pages), Ok(3));
             assert!(aside.put(block, Order(1)));
+            assert!(!aside.put(Pfn(7), Order(16)), "it would look like another");
+            assert!(!aside.put(Pfn(u64::MAX), Order(0)), "it would look like another");
             assert!(aside.put(Pfn(u64::MAX >> 8), Order(0)), "never managed");
             assert_eq!(pages.check().expect("in order").allocated.0, 2);
             assert!(aside.free_all(pages).is_err());

@@ -10,6 +10,8 @@ pub mod boot;
 mod cache;
 mod exclusion;
 pub mod firmware;
+#[cfg(test)]
+mod fuzz;
 mod heap;
 mod lock;
 mod order;

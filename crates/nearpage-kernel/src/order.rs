@@ -10,7 +10,8 @@
 //! All of this is compiled where locks are checked only: `debug_assertions`, or the feature `checks`.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use nearpage::CpuId;
 
@@ -76,8 +77,8 @@ impl core::error::Error for LockFault {}
 
 /// The kinds that each CPU holds, and which came before which.
 pub(crate) struct Order {
-    /// Addresses of the names of kinds, 0 for none yet.
-    names: [AtomicUsize; KINDS_MAX],
+    /// Where the names of kinds begin, null for none yet.
+    names: [AtomicPtr<u8>; KINDS_MAX],
     lengths: [AtomicUsize; KINDS_MAX],
     /// By kind: the kinds that were taken while it was held, and all that these came before.
     later: [AtomicU32; KINDS_MAX],
@@ -91,7 +92,7 @@ pub(crate) struct Kind(u8);
 
 /// The one table of the kernel: locks know no other.
 pub(crate) static ORDER: Order = Order {
-    names: [const { AtomicUsize::new(0) }; KINDS_MAX],
+    names: [const { AtomicPtr::new(null_mut()) }; KINDS_MAX],
     lengths: [const { AtomicUsize::new(0) }; KINDS_MAX],
     later: [const { AtomicU32::new(0) }; KINDS_MAX],
     held: [const { AtomicU32::new(0) }; CPUS_MAX],
@@ -144,9 +145,10 @@ impl Order {
     fn kind(&self, name: &'static str) -> Option<usize> {
         for (index, place) in self.names.iter().enumerate() {
             let found = place.load(Ordering::Acquire);
-            let is_mine = if found == 0 {
-                let new = name.as_ptr().addr();
-                match place.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire) {
+            let new = name.as_ptr().cast_mut();
+            let is_mine = if found.is_null() {
+                let none = null_mut();
+                match place.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
                     Ok(_) => {
                         self.lengths[index].store(name.len(), Ordering::Release);
                         true
@@ -154,7 +156,7 @@ impl Order {
                     Err(other) => other == new,
                 }
             } else {
-                found == name.as_ptr().addr()
+                found == new
             };
             if is_mine {
                 return Some(index);
@@ -166,9 +168,8 @@ impl Order {
     fn name(&self, kind: usize) -> &'static str {
         let start = self.names[kind].load(Ordering::Acquire);
         let length = self.lengths[kind].load(Ordering::Acquire);
-        let start = core::ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: `kind` stored the address and the length of a `&'static str`, the length after the address: until it is
-        // there it is 0, for which any address that is not null will do.
+        // SAFETY: `kind` stored the beginning and the length of a `&'static str`, the length after the beginning: until it is
+        // there it is 0, for which any pointer that is not null will do.
         unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(start, length)) }
     }
 }
@@ -190,7 +191,7 @@ mod tests {
 
     fn order() -> Order {
         Order {
-            names: [const { AtomicUsize::new(0) }; KINDS_MAX],
+            names: [const { AtomicPtr::new(null_mut()) }; KINDS_MAX],
             lengths: [const { AtomicUsize::new(0) }; KINDS_MAX],
             later: [const { AtomicU32::new(0) }; KINDS_MAX],
             held: [const { AtomicU32::new(0) }; CPUS_MAX],

@@ -30,7 +30,8 @@ pub struct Interrupts(pub usize);
 pub unsafe trait Kernel: 'static {
     /// Log2 of the page size in bytes.
     const PAGE_SHIFT: u32 = 12;
-    /// Whether each free is one atomic exchange, so that two frees of one page in the same instant cannot both pass.
+    /// Whether each free is one atomic exchange, so that two frees of one page in the same instant cannot both pass, and whether
+    /// an object of the heap that is freed twice is found at once: otherwise when the second one goes back to its slab, if at all.
     const HARDENED: bool = false;
     /// The flags of the heap's requests. `GFP_ATOMIC` never waits, so that interrupt handlers may use the heap, and may go
     /// below the watermark that others leave alone.
@@ -41,7 +42,8 @@ pub unsafe trait Kernel: 'static {
     /// Whether a waiter of a page lock may sleep ([`park`](Self::park)); otherwise it spins.
     const PARKS: bool = false;
 
-    /// The CPU that runs this.
+    /// The CPU that runs this: its place in [`Machine::cpus`](crate::firmware::Machine::cpus). One that the machine does not
+    /// have may do all that others do, and has no pagesets: each of its pages comes from a zone.
     fn this_cpu() -> CpuId;
 
     /// Switches interrupts off on this CPU, and says how they were.

@@ -57,6 +57,17 @@ pub enum AllocError {
         /// How many were asked for.
         pages: u64,
     },
+    /// No zone that the request may use has so many free pages one behind the other. What is in use is not moved away.
+    NoRange {
+        /// The node that was preferred.
+        node: NodeId,
+        /// Pages asked for.
+        pages: PageCount,
+        /// What the first was to be aligned to.
+        align: Order,
+        /// The flags.
+        gfp: Gfp,
+    },
     /// A zone had room, and a hard limit did not let the block leave.
     LimitReached {
         /// Whose limit.
@@ -209,6 +220,10 @@ impl fmt::Display for AllocError {
             Self::TooManyPages { pages } => {
                 write!(f, "{pages} pages in a block: 1 to {} are possible", MAX_ORDER.pages())
             }
+            Self::NoRange { node, pages, align, gfp } => write!(
+                f,
+                "no {pages} pages in one piece, aligned to order {align}, for {gfp} preferring node {node}"
+            ),
             Self::LimitReached { limit, pages, order, gfp } => write!(
                 f,
                 "no block of order {order} for {gfp}: with it, more than the {pages} pages of the hard limit of \

@@ -1,15 +1,15 @@
 //! The kernel's side of the allocator: what it gives, and the thirty lines that boot it.
 
+use crate::arch;
+
+// The thirty lines: the book shows them.
+// ANCHOR: kernel
 use nearpage::slab::{ObjectError, SlabConfig};
 use nearpage::{Config, CpuId, FreeError};
 use nearpage_kernel::boot::{ADDRESS_MAP, Deferred, EarlyError, EarlyMemory};
 use nearpage_kernel::firmware::Machine;
 use nearpage_kernel::{Heap, Interrupts, Kernel, Pages};
 
-use crate::arch;
-
-// The thirty lines: the book shows them.
-// ANCHOR: kernel
 /// This kernel.
 pub struct Mine;
 

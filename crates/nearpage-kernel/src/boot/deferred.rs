@@ -61,8 +61,9 @@ impl<K: Kernel> Deferred<K> {
     fn take(&self, most: u64) -> Option<PfnRange> {
         let left = &mut *self.left.lock();
         let range = left.ranges.get_mut(left.len.checked_sub(1)?)?;
-        let end = (range.start.0 + most).next_multiple_of(PART).min(range.end.0);
-        let part = PfnRange { start: range.start, end: Pfn(end) };
+        let end = range.start.0.saturating_add(most).checked_next_multiple_of(PART);
+        let end = end.map_or(range.end, |end| Pfn(end).min(range.end));
+        let part = PfnRange { start: range.start, end };
         range.start = part.end;
         if range.is_empty() {
             left.len -= 1;

@@ -13,7 +13,8 @@ use crate::firmware::{Machine, Note};
 use crate::platform::KernelPlatform;
 use crate::seam::Kernel;
 
-/// How the processor that this is compiled for divides addresses into zones.
+/// How the processor that this is compiled for divides addresses into zones, in pages of 4 KiB. A kernel with larger ones
+/// ([`Kernel::PAGE_SHIFT`]) says [`AddressMap::Divided`] in its own.
 pub const ADDRESS_MAP: AddressMap = if cfg!(target_arch = "x86_64") {
     AddressMap::X86
 } else if cfg!(target_arch = "aarch64") {
@@ -22,6 +23,9 @@ pub const ADDRESS_MAP: AddressMap = if cfg!(target_arch = "x86_64") {
     AddressMap::Divided { dma_end: Pfn(0), dma32_end: FOUR_GIB }
 };
 const FOUR_GIB: Pfn = Pfn((4 << 30) >> 12);
+/// Memory that may be plugged in has its metadata from the boot on: 78 bytes a frame with a heap. For so many times the memory
+/// that is there, that takes 15 % of it.
+const PLUGGABLE_TIMES: u64 = 8;
 
 /// Early memory on its way to an allocator.
 ///
@@ -39,7 +43,8 @@ pub struct Boot<'e, K, const RANGES: usize> {
 }
 
 impl<const RANGES: usize> EarlyMemory<RANGES> {
-    /// Makes a topology of what was told so far. Memory that no table places is given to the first node, with a note.
+    /// Makes a topology of what was told so far. Memory that no table places is given to the first node, with a note. Memory that
+    /// may be plugged in belongs to it, up to 8 times as much as there is ([`Note::PluggableLeftOut`]).
     ///
     /// # Errors
     /// [`EarlyError`].
@@ -52,9 +57,10 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         machine: &mut Machine,
         address_map: AddressMap,
     ) -> Result<Boot<'_, K, RANGES>, EarlyError> {
+        machine.place_strays();
         self.own(machine);
         let has_memory = self.memory.as_slice().iter().any(|span| !frames::<K>(span).is_empty());
-        if !has_memory {
+        if !has_memory || self.free_bytes() == 0 {
             return Err(EarlyError::NoMemory);
         }
         let machine = &*machine;
@@ -67,7 +73,7 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         }
         let chosen = &chosen[..count];
         let nodes =
-            self.slice::<K, _>(count, |memory, at| memory.node::<K>(machine, chosen[at]))?;
+            self.slice::<K, _>(count, |memory, at| memory.node::<K>(machine, chosen, at))?;
         let distances = self.slice::<K, _>(count * count, |_, at| {
             Ok(machine.distance(chosen[at / count], chosen[at % count]))
         })?;
@@ -80,13 +86,22 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
     fn own(&mut self, machine: &mut Machine) {
         let Self { memory, owned, left_out, .. } = self;
         let nothing = |_| ();
+        let there: u64 = memory.as_slice().iter().map(Span::bytes).sum();
+        let (mut room, mut refused) = (there.saturating_mul(PLUGGABLE_TIMES), 0_u64);
         for (area, node, may_be_plugged) in machine.areas() {
             for part in memory.parts(area.clone()) {
                 owned.add_largest(part.start..part.end, node.0, nothing);
             }
             if may_be_plugged {
-                owned.add_largest(area, node.0, nothing);
+                let bytes = area.end - area.start;
+                let taken = bytes.min(room);
+                room -= taken;
+                refused = refused.saturating_add(bytes - taken);
+                owned.add_largest(area.start..area.start + taken, node.0, nothing);
             }
+        }
+        if refused > 0 {
+            machine.note(Note::PluggableLeftOut { bytes: refused });
         }
         let first = machine.nodes().first().copied();
         for span in memory.as_slice() {
@@ -116,8 +131,10 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
     fn node<K: Kernel>(
         &mut self,
         machine: &Machine,
-        id: NodeId,
+        chosen: &[NodeId],
+        at: usize,
     ) -> Result<Node<'static>, EarlyError> {
+        let id = chosen[at];
         let ranges = |memory: &Self| memory.frames_of::<K>(id).count();
         let count = ranges(self);
         let memory = self.slice::<K, _>(count, |memory, at| {
@@ -128,8 +145,8 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
             let cpus = machine.cpus().iter().enumerate();
             cpus.filter(|(_, cpu)| cpu.node == id).map(|(at, _)| CpuId(at as u32))
         };
-        // A machine of which nothing is known has the CPU that runs this.
-        let lone = machine.cpus().is_empty();
+        // A machine of whose CPUs nothing is known has the one that runs this, on its first node.
+        let lone = machine.cpus().is_empty() && at == 0;
         let count = if lone { 1 } else { mine().count() };
         let cpus =
             self.slice::<K, _>(count, |_, at| Ok(mine().nth(at).unwrap_or_else(K::this_cpu)))?;
@@ -239,7 +256,8 @@ impl<K: Kernel, const RANGES: usize> Boot<'_, K, RANGES> {
     }
 
     /// Brings all memory online that is not taken: of each node at most `bytes_a_node` now, what is above later, in parts, by
-    /// any CPU ([`Deferred::step`]). `u64::MAX` leaves nothing for later.
+    /// any CPU ([`Deferred::step`]). `u64::MAX` leaves nothing for later. From then on all memory is the allocator's: nothing of
+    /// [`EarlyMemory`] is free.
     ///
     /// # Errors
     /// [`EarlyError`].
@@ -278,6 +296,7 @@ impl<K: Kernel, const RANGES: usize> Boot<'_, K, RANGES> {
         }
         // All at once: watermarks are computed from those before, and so the same on every boot.
         pages.online_all(&now[..count]).map_err(EarlyError::Online)?;
+        self.memory.reserve(0, u64::MAX)?;
         Ok(deferred)
     }
 

@@ -117,7 +117,10 @@ impl Told {
         if self.command_line == 0 {
             return &[];
         }
-        let byte = |at: usize| from.bytes(self.command_line + at as u64, 1).map(|byte| byte[0]);
+        let byte = |at: usize| {
+            let address = self.command_line.checked_add(at as u64)?;
+            from.bytes(address, 1).map(|byte| byte[0])
+        };
         let length = (0..COMMAND_LINE_MAX).take_while(|&at| byte(at).is_some_and(|byte| byte != 0));
         from.bytes(self.command_line, length.count()).unwrap_or(&[])
     }

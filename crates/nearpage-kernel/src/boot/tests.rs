@@ -7,6 +7,7 @@ use nearpage::testing::random::Random;
 
 use super::*;
 use crate::firmware::Physical;
+use crate::fuzz::fuzz;
 
 /// Physical memory of one array, at an address.
 struct Array {
@@ -111,6 +112,31 @@ fn a_start_info_is_read() {
     assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 7);
 }
 
+/// Memory of which any address can be looked at.
+struct Anywhere(Array);
+
+impl Physical for Anywhere {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        self.0.bytes(address, length).or(self.0.bytes.get(..length))
+    }
+}
+
+#[test]
+fn a_command_line_at_the_end_of_all_addresses_ends_there() {
+    let (mut info, mut page) = (start_info(), zero_page());
+    info.put(24, &(u64::MAX - 3).to_le_bytes());
+    page.put(0x228, &[0xff; 4]);
+    page.put(0xc8, &[0xff; 4]);
+    page.bytes[0] = b'x';
+    let (mut memory, address) = (EarlyMemory::<16>::new(), u64::MAX - 3);
+    let wraps = EarlyError::Range { start: address, length: 5 };
+    let info = Anywhere(info);
+    assert_eq!(pvh::read(&info, START, &mut memory), Err(pvh::PvhError::Memory(wraps)));
+    let wraps = EarlyError::Range { start: u64::MAX, length: 2 };
+    let told = linux::read(&Anywhere(page), START, &mut memory);
+    assert_eq!(told, Err(linux::LinuxBootError::Memory(wraps)));
+}
+
 /// A firmware's own memory in the midst of what it also says may be used: never handed out, in whatever order it is told.
 #[test]
 fn where_entries_overlap_the_stricter_is_right() {
@@ -142,13 +168,16 @@ fn where_entries_overlap_the_stricter_is_right() {
     assert_eq!(memory.free_bytes(), 0x1000);
 }
 
-/// Maps of loaders of which bytes are changed, and noise: 10^6 inputs. Nothing panics, nothing loops, and what is free is there.
+/// Maps of loaders of which bytes are changed, and noise: 10^6 inputs in a round. Nothing panics, nothing loops, and what is free
+/// is there.
 #[test]
 fn noise() {
-    const INPUTS: u64 = 250_000;
-    let seed = 0x2022;
-    std::println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    fuzz(4 * INPUTS, noise_of);
+}
+
+const INPUTS: u64 = 250_000;
+
+fn noise_of(random: &mut Random) {
     let (mut page, mut info) = (zero_page(), start_info());
     let mut accepted = 0;
     for input in 0..INPUTS {

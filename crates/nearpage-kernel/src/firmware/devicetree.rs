@@ -6,7 +6,7 @@
 use nearpage::NodeId;
 
 use super::bytes::{be32, be64};
-use super::machine::{FirmwareError, Machine};
+use super::machine::{FirmwareError, Machine, Note};
 use crate::boot::{EarlyError, EarlyMemory};
 
 const MAGIC: u32 = 0xd00d_feed;
@@ -58,18 +58,22 @@ pub fn size(header: &[u8]) -> Option<usize> {
     (be32(header, 0)? == MAGIC).then_some(be32(header, 4)? as usize)
 }
 
-/// Reads memory and its reservations into `memory`; CPUs, nodes and distances into `machine`.
+/// Reads memory and its reservations into `memory`; CPUs, nodes and distances into `machine`. The devicetree itself is for the
+/// caller to reserve. Of memory in more ranges than there is room for, the largest are kept ([`EarlyMemory::left_out`]).
 ///
 /// # Errors
-/// [`DevicetreeError`]. The machine has all CPUs that were found, and one node then.
+/// [`DevicetreeError`]. The machine has all CPUs that were found, and one node then. If the tree says what cannot be, all of
+/// it was read: memory and its reservations are there. If the tree itself cannot be read ([`FirmwareError::Short`],
+/// [`Entry`](FirmwareError::Entry), [`Signature`](FirmwareError::Signature), [`Unreadable`](FirmwareError::Unreadable)), what lies
+/// behind that place is unknown, reservations too.
 pub fn read<const RANGES: usize>(
     blob: &[u8],
     machine: &mut Machine,
     memory: &mut EarlyMemory<RANGES>,
 ) -> Result<(), DevicetreeError> {
     let read = Blob::new(blob).map_err(DevicetreeError::from).and_then(|blob| {
-        blob.reservations(memory)?;
-        blob.walk(machine, memory)
+        // All of it is read, whatever is wrong with a part: what is reserved may come last.
+        blob.reservations(memory).and(blob.walk(machine, memory))
     });
     if read.is_err() {
         machine.forget_nodes();
@@ -151,14 +155,15 @@ impl<'a> Blob<'a> {
         memory: &mut EarlyMemory<RANGES>,
     ) -> Result<(), DevicetreeError> {
         let mut at = be32(self.all, 16).unwrap_or(0) as usize;
+        let mut told = Ok(());
         while let (Some(start), Some(length)) = (be64(self.all, at), be64(self.all, at + 8)) {
-            if length == 0 {
+            if (start, length) == (0, 0) {
                 break;
             }
-            memory.reserve(start, length)?;
+            told = told.and(reserve(memory, start, length));
             at += 16;
         }
-        Ok(())
+        told
     }
 
     fn walk<const RANGES: usize>(
@@ -168,7 +173,7 @@ impl<'a> Blob<'a> {
     ) -> Result<(), DevicetreeError> {
         let mut path: [Node<'a>; DEPTH_MAX] = [Node::default(); DEPTH_MAX];
         let (mut depth, mut at) = (0, 0);
-        let mut distances = None;
+        let (mut distances, mut told) = (None, Ok(()));
         loop {
             let wrong = FirmwareError::Entry { table: TABLE, offset: at, length: 0 };
             let token = be32(self.structure, at).ok_or(wrong)?;
@@ -196,7 +201,7 @@ impl<'a> Blob<'a> {
                     depth = depth.checked_sub(1).ok_or(wrong)?;
                     let (above, node) = (&path[..depth], path[depth]);
                     distances = distances.or(node.distances);
-                    take_node(above, &node, machine, memory)?;
+                    told = told.and(take_node(above, &node, machine, memory));
                 }
                 NOP => {}
                 END => break,
@@ -204,18 +209,27 @@ impl<'a> Blob<'a> {
             }
         }
         place(machine, distances);
-        Ok(())
+        told
     }
 }
 
 /// What comes after all nodes are known.
 fn place(machine: &mut Machine, distances: Option<&[u8]>) {
     machine.place_rest();
-    for entry in distances.unwrap_or_default().chunks_exact(12) {
+    let distances = distances.unwrap_or_default();
+    if !distances.len().is_multiple_of(12) {
+        machine.note(Note::DistanceMap { bytes: distances.len() });
+    }
+    for entry in distances.chunks_exact(12) {
         let number = |index: usize| be32(entry, index * 4).unwrap_or(0);
         let distance = number(2).min(u32::from(u8::MAX)) as u8;
-        let (one, other) = (NodeId(number(0)), NodeId(number(1)));
-        machine.set_distance(one, other, distance);
+        let (from, to) = (NodeId(number(0)), NodeId(number(1)));
+        // 0 is no distance: the map says something, and it is wrong.
+        if distance == 0 {
+            machine.forget_distances();
+            return machine.note(Note::Distance { from, to, distance });
+        }
+        machine.set_distance(from, to, distance);
     }
     // An entry of one direction stands for both, unless the other is there.
     for at in 0..machine.nodes().len() {
@@ -255,25 +269,51 @@ fn take_node<const RANGES: usize>(
     let (Some(parent), Some(reg), false) = (above.last(), node.reg, node.is_off) else {
         return Ok(());
     };
+    let mut told: Result<(), DevicetreeError> = Ok(());
     if node.device_type == b"cpu" && parent.name == b"cpus" {
-        let id = number(reg, parent.cells[0]).unwrap_or(0);
+        let why = "the reg of a CPU is no number of one or two cells";
+        let id = number(reg, parent.cells[0]).ok_or(FirmwareError::Unreadable { why })?;
         let cpu = machine.add_cpu(id, 0)?;
         if let Some(numa) = node.numa_node {
             machine.place_cpu(cpu, NodeId(numa))?;
         }
     } else if node.device_type == b"memory" {
+        told = told.and(check_pairs(reg, parent.cells).map_err(Into::into));
         for (start, length) in pairs(reg, parent.cells) {
-            memory.add(start, length)?;
+            memory.add_map([(start, length, true)]);
             if let Some(numa) = node.numa_node {
-                machine.place_memory(start, length, NodeId(numa), false)?;
+                let placed = machine.place_memory(start, length, NodeId(numa), false);
+                told = told.and(placed.map_err(Into::into));
             }
         }
     } else if parent.name == b"reserved-memory" {
+        told = told.and(check_pairs(reg, parent.cells).map_err(Into::into));
         for (start, length) in pairs(reg, parent.cells) {
-            memory.reserve(start, length)?;
+            told = told.and(reserve(memory, start, length));
         }
     }
-    Ok(())
+    told
+}
+
+/// Takes a range out. One that wraps around is wrong, and goes up to the end of all addresses.
+fn reserve<const RANGES: usize>(
+    memory: &mut EarlyMemory<RANGES>,
+    start: u64,
+    length: u64,
+) -> Result<(), DevicetreeError> {
+    memory.reserve(start, length.min(u64::MAX - start))?;
+    let wraps = start.checked_add(length).is_none();
+    if wraps { Err(EarlyError::Range { start, length }.into()) } else { Ok(()) }
+}
+
+/// Whether all of a `reg` of memory can be read.
+fn check_pairs(reg: &[u8], cells: [u32; 2]) -> Result<(), FirmwareError> {
+    let why = "a reg of memory is not in whole entries of numbers of one or two cells";
+    let is_read = match cells {
+        [address @ 1..=2, size @ 1..=2] => reg.len().is_multiple_of((address + size) as usize * 4),
+        _ => false,
+    };
+    if is_read { Ok(()) } else { Err(FirmwareError::Unreadable { why }) }
 }
 
 /// The pairs of addresses and sizes of a `reg`, without those of size 0.

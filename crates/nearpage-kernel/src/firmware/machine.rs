@@ -57,6 +57,11 @@ pub enum Note {
         /// What it says.
         distance: u8,
     },
+    /// A devicetree's map of distances does not end with a whole entry; those that are whole were taken.
+    DistanceMap {
+        /// Its bytes.
+        bytes: usize,
+    },
     /// There is no table of distances, and there are several nodes.
     NoDistances,
     /// Memory of no node was given to the first.
@@ -68,6 +73,11 @@ pub enum Note {
     },
     /// Memory is not used: a memory map has more ranges than there is room for, or is wrong.
     MemoryLeftOut(LeftOut),
+    /// Memory that may be plugged in is not used: with metadata from the boot on, it would take what is there.
+    PluggableLeftOut {
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A table was not read: its sum is not 0, or it is too short.
     BadTable {
         /// Its four letters.
@@ -84,11 +94,19 @@ impl fmt::Display for Note {
                 f,
                 "distances not taken: {distance} from node {from} to {to}; 10 to itself, 11 to 255 to others is accepted"
             ),
+            Self::DistanceMap { bytes } => {
+                write!(f, "a distance-matrix of {bytes} bytes; entries of 12 bytes each are read")
+            }
             Self::NoDistances => f.write_str("no distances; all nodes are taken to be equally far"),
             Self::UnplacedMemory { start, end } => {
                 write!(f, "memory {start:#x}..{end:#x} is of no node; the first is taken")
             }
             Self::MemoryLeftOut(left_out) => left_out.fmt(f),
+            Self::PluggableLeftOut { bytes } => write!(
+                f,
+                "{} KiB that may be plugged in are too many for this memory, and not used",
+                bytes >> 10
+            ),
             Self::BadTable { table } => {
                 let name = core::str::from_utf8(&table).unwrap_or("????");
                 write!(f, "table {name} was not read: its sum or its length is wrong")
@@ -374,6 +392,17 @@ impl Machine {
         let Some(&first) = self.nodes().first() else { return };
         for at in 0..self.cpu_count {
             if !self.cpus[at].is_placed {
+                self.cpus[at].node = first;
+                self.note(Note::UnplacedCpu { cpu: CpuId(at as u32) });
+            }
+        }
+    }
+
+    /// The same for CPUs that a kernel added by hand, or a table after those that place: of a node that is none.
+    pub(crate) fn place_strays(&mut self) {
+        let Some(&first) = self.nodes().first() else { return };
+        for at in 0..self.cpu_count {
+            if self.position(self.cpus[at].node).is_none() {
                 self.cpus[at].node = first;
                 self.note(Note::UnplacedCpu { cpu: CpuId(at as u32) });
             }

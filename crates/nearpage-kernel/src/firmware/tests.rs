@@ -10,6 +10,7 @@ use nearpage::{CpuId, NodeId};
 use super::acpi::{self, read_hmat, read_madt, read_slit, read_srat};
 use super::{FirmwareError, Machine, Note, Physical, devicetree};
 use crate::boot::EarlyMemory;
+use crate::fuzz::fuzz;
 
 /// A table with a header, whose bytes add up to 0.
 fn table(letters: &[u8; 4], rest: &[u8]) -> Vec<u8> {
@@ -267,6 +268,8 @@ fn messages_fit_a_serial_line() {
         Note::UnplacedCpu { cpu: CpuId(u32::MAX) },
         Note::Distance { from: NodeId(9999), to: NodeId(9999), distance: 255 },
         Note::NoDistances,
+        Note::DistanceMap { bytes: usize::MAX },
+        Note::PluggableLeftOut { bytes: u64::MAX },
         Note::UnplacedMemory { start, end: start },
         Note::MemoryLeftOut(LeftOut { ranges: u32::MAX, bytes: u64::MAX }),
         Note::BadTable { table: *b"SLIT" },
@@ -291,13 +294,15 @@ fn messages_fit_a_serial_line() {
     }
 }
 
-/// Noise, and tables of which some bytes are changed: 10^6 inputs in all. Nothing panics, and nothing loops.
+/// Noise, and tables of which some bytes are changed: 10^6 inputs in a round. Nothing panics, and nothing loops.
 #[test]
 fn noise() {
-    const INPUTS: u64 = 125_000;
-    let seed = 0xacb1;
-    std::println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    fuzz(8 * INPUTS + INPUTS / 2, noise_of);
+}
+
+const INPUTS: u64 = 125_000;
+
+fn noise_of(random: &mut Random) {
     let mut machine = Machine::new();
     let readers: [Reader; 4] = [read_madt, read_srat, read_slit, read_hmat];
     let templates = [
@@ -315,7 +320,7 @@ fn noise() {
         }
         for (read, template) in readers.iter().zip(&templates) {
             let mut bytes = template.clone();
-            disturb(&mut bytes, &mut random);
+            disturb(&mut bytes, random);
             accepted += u64::from(read(&bytes, &mut machine).is_ok());
             let length = random.below(80) as usize;
             let noise: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
@@ -325,7 +330,7 @@ fn noise() {
     assert!(accepted > INPUTS, "most changes are harmless");
     for _ in 0..INPUTS / 2 {
         let mut bytes = blob.clone();
-        disturb(&mut bytes, &mut random);
+        disturb(&mut bytes, random);
         let mut memory = EarlyMemory::<16>::new();
         let _ = devicetree::read(&bytes, &mut machine, &mut memory);
         let _ = devicetree::command_line(&bytes);
@@ -465,6 +470,126 @@ fn what_a_devicetree_says_is_read() {
     assert_eq!(devicetree::command_line(&[1; 64]), b"");
     assert!(memory.ranges().eq(core::iter::once(0x4000_0000..0x6000_0000)));
     assert_eq!(memory.free_bytes(), 0x2000_0000 - 0x1000 - 0x10_0000);
+}
+
+/// A tree of two nodes with memory, and what is reserved behind them: `change` writes what comes between.
+fn tree_with(cells: &[u32], change: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.begin("");
+    writer.cells("#address-cells", &cells[..1]);
+    writer.cells("#size-cells", &cells[1..]);
+    change(&mut writer);
+    writer.begin("cpus");
+    writer.cells("#address-cells", &[1]);
+    writer.begin("cpu");
+    writer.property("device_type", b"cpu\0");
+    writer.cells("reg", &[3]);
+    writer.end();
+    writer.end();
+    writer.begin("reserved-memory");
+    writer.cells("#address-cells", &[2]);
+    writer.cells("#size-cells", &[2]);
+    writer.begin("firmware");
+    writer.cells("reg", &[0, 0x4100_0000, 0, 0x10_0000]);
+    writer.end();
+    writer.end();
+    writer.end();
+    writer.finish()
+}
+
+/// What is wrong with a part of the tree does not hide the rest: who goes on with one node has all memory, and none that is taken.
+#[test]
+fn what_is_reserved_behind_a_wrong_part_is_reserved() {
+    let memory_node = |writer: &mut Writer, reg: &[u32], node: u32| {
+        writer.begin("memory");
+        writer.property("device_type", b"memory\0");
+        writer.cells("reg", reg);
+        writer.cells("numa-node-id", &[node]);
+        writer.end();
+    };
+    let right = [0, 0x4000_0000, 0, 0x1000_0000];
+    let read = |blob: &[u8]| {
+        let (mut machine, mut memory) = (Machine::new(), EarlyMemory::<16>::new());
+        let told = devicetree::read(blob, &mut machine, &mut memory);
+        assert_eq!((machine.nodes().len(), machine.cpus().len()), (0, 1));
+        // Whatever else is there: what is reserved never is.
+        while let Ok(piece) = memory.alloc(0x10_0000, 0x10_0000) {
+            assert_ne!(piece, 0x4100_0000);
+        }
+        (told.expect_err("it is wrong").to_string(), memory)
+    };
+    let of = |memory: &EarlyMemory<16>| memory.ranges().map(|it| it.end - it.start).sum::<u64>();
+    let (told, memory) = read(&tree_with(&[2, 2], |writer| {
+        memory_node(writer, &right, 0);
+        memory_node(writer, &[0, 0x4800_0000, 0, 0x1000_0000], 1);
+    }));
+    assert_eq!(told, "memory at 0x48000000 is of node 0 and of node 1");
+    assert_eq!(of(&memory), 0x1800_0000);
+    let (told, memory) = read(&tree_with(&[2, 2], |writer| {
+        memory_node(writer, &[u32::MAX, 0xffff_f000, 0, 0x2000], 0);
+        memory_node(writer, &right, 0);
+    }));
+    assert_eq!(told, "a range of 0x2000 bytes at 0xfffffffffffff000 is empty or wraps around");
+    assert_eq!((of(&memory), memory.left_out().ranges), (0x1000_0000, 1));
+    let (told, memory) = read(&tree_with(&[2, 2], |writer| {
+        memory_node(writer, &[&right[..], &[0, 0]].concat(), 0);
+    }));
+    assert!(told.contains("not in whole entries") && told.len() <= 120, "{told}");
+    assert_eq!(of(&memory), 0x1000_0000);
+    for cells in [[3, 2], [2, 0], [u32::MAX; 2]] {
+        let (told, _) = read(&tree_with(&cells, |writer| {
+            memory_node(writer, &[&[0], &right[..]].concat(), 0);
+        }));
+        assert!(told.contains("one or two cells"), "{told}");
+    }
+}
+
+#[test]
+fn distances_of_a_devicetree_that_are_wrong_are_told() {
+    let read = |matrix: &[u8]| {
+        let blob = tree_with(&[2, 2], |writer| {
+            for (node, start) in [(0, 0x4000_0000), (1, 0x5000_0000)] {
+                writer.begin("memory");
+                writer.property("device_type", b"memory\0");
+                writer.cells("reg", &[0, start, 0, 0x1000_0000]);
+                writer.cells("numa-node-id", &[node]);
+                writer.end();
+            }
+            writer.begin("distance-map");
+            writer.property("distance-matrix", matrix);
+            writer.end();
+        });
+        let mut machine = Machine::new();
+        devicetree::read(&blob, &mut machine, &mut EarlyMemory::<16>::new()).expect("it is right");
+        let is_distance =
+            |note: &Note| matches!(note, Note::Distance { .. } | Note::DistanceMap { .. });
+        let notes: Vec<_> = machine.notes().filter(is_distance).collect();
+        (machine.distance(NodeId(0), NodeId(1)), notes)
+    };
+    let entry = |distance| [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, distance];
+    let (from, to) = (NodeId(0), NodeId(1));
+    assert_eq!(read(&entry(33)), (33, vec![]));
+    assert_eq!(read(&entry(0)), (20, vec![Note::Distance { from, to, distance: 0 }]));
+    assert_eq!(read(&entry(9)), (20, vec![Note::Distance { from, to, distance: 9 }]));
+    let cut = [&entry(33)[..], &[0; 7]].concat();
+    assert_eq!(read(&cut), (33, vec![Note::DistanceMap { bytes: 19 }]));
+}
+
+/// An entry of no bytes ends nothing: what comes behind it is reserved.
+#[test]
+fn reservations_end_with_two_zeroes() {
+    let mut blob = tree();
+    let list = blob.len() as u32;
+    let words = [0x4800_0000_u64, 0, 0x4900_0000, 0x1000, 0, 0];
+    blob.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+    let total = blob.len() as u32;
+    blob[4..8].copy_from_slice(&total.to_be_bytes());
+    blob[16..20].copy_from_slice(&list.to_be_bytes());
+    let (mut machine, mut memory) = (Machine::new(), EarlyMemory::<16>::new());
+    devicetree::read(&blob, &mut machine, &mut memory).expect("it is right");
+    while let Ok(piece) = memory.alloc(0x10_0000, 0x10_0000) {
+        assert_ne!(piece, 0x4900_0000);
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! From a memory map to an allocator, with metadata in each node's own memory.
 
 use nearpage::{
-    AddressMap, Config, CpuId, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, Request, ZoneKind,
+    AddressMap, Config, CpuId, Gfp, NodeId, NodeIndex, Order, PageCount, Pfn, PfnRange, Request,
+    ZoneKind,
 };
 use nearpage_kernel::boot::{EarlyError, EarlyMemory, LeftOut};
 use nearpage_kernel::firmware::{Machine, Note};
-use nearpage_kernel::{Interrupts, Kernel};
+use nearpage_kernel::{Interrupts, Kernel, Pages};
 
 use crate::machine::{Played, alone, memory, run_on};
 
@@ -73,6 +74,97 @@ fn a_machine_boots() {
     pages.free(page, Order(0)).expect("it is ours");
     pages.check().expect("every frame is in one place");
     assert!(!Played::phys_to_virt(0).is_null());
+}
+
+fn begun(
+    machine: &mut Machine,
+    map: &mut EarlyMemory<64>,
+) -> Result<&'static Pages<'static, Played>, EarlyError> {
+    // SAFETY: as above.
+    let mut boot = unsafe { map.begin::<Played>(machine, AddressMap::X86) }?;
+    let pages = boot.pages(Config::new())?;
+    boot.finish(pages, u64::MAX)?;
+    Ok(pages)
+}
+
+/// SRAT without MADT: memory of two nodes, and no CPU that anybody named.
+#[test]
+fn memory_of_nodes_without_named_cpus_boots() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut machine = Machine::new();
+    machine.place_memory(0, 32 * MIB, NodeId(3), false).expect("room");
+    machine.place_memory(32 * MIB, 32 * MIB, NodeId(7), false).expect("room");
+    let pages = begun(&mut machine, &mut map()).expect("it is a machine");
+    assert_eq!(pages.topology().node_of_cpu(CpuId(0)), Some(NodeIndex(0)));
+    assert_eq!(pages.topology().node(NodeIndex(1)).cpus, []);
+    pages.check().expect("every frame is in one place");
+}
+
+/// A CPU that was added by hand, and placed nowhere.
+#[test]
+fn a_cpu_of_no_node_is_of_the_first() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut machine = Machine::new();
+    machine.add_cpu(9, 0).expect("room");
+    machine.place_memory(0, 64 * MIB, NodeId(3), false).expect("room");
+    let pages = begun(&mut machine, &mut map()).expect("it is a machine");
+    assert_eq!(pages.topology().node_of_cpu(CpuId(0)), Some(NodeIndex(0)));
+    assert!(machine.notes().any(|note| note == Note::UnplacedCpu { cpu: CpuId(0) }));
+}
+
+#[test]
+fn what_went_to_the_allocator_is_not_early_any_more() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut map = map();
+    begun(&mut machine(), &mut map).expect("it is a machine");
+    assert_eq!(map.alloc(0x1000, 0x1000), Err(EarlyError::NoRoom { bytes: 0x1000 }));
+    assert_eq!(map.free_bytes(), 0);
+}
+
+/// As `maxmem=1T` of a small virtual machine: metadata of all of it would take more than there is.
+#[test]
+fn more_that_may_be_plugged_in_than_there_is_room_for_boots() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    let mut machine = machine();
+    machine.place_memory(1 << 40, 1 << 40, NodeId(2), true).expect("room");
+    let mut map = map();
+    let there: u64 = map.ranges().map(|range| range.end - range.start).sum();
+    let pages = begun(&mut machine, &mut map).expect("it is a machine");
+    let kept = 8 * there - 32 * MIB;
+    let note = Note::PluggableLeftOut { bytes: (1 << 40) - kept };
+    assert!(machine.notes().any(|told| told == note), "{:?}", machine.notes().collect::<Vec<_>>());
+    let pluggable = pages.topology().node(NodeIndex(2)).memory;
+    assert_eq!(pluggable, [PfnRange::new(1 << 28, (1 << 28) + (kept >> 12))]);
+    pages.check().expect("every frame is in one place");
+}
+
+/// "All that is left" is a step, wherever the rest begins.
+#[test]
+fn a_step_may_ask_for_all_that_is_left() {
+    let _machine = alone();
+    memory();
+    run_on(0);
+    for first_page in [0, 1] {
+        let mut map = EarlyMemory::<8>::new();
+        map.add(0, 64 * MIB).expect("room");
+        // SAFETY: as above.
+        let boot = unsafe { map.begin::<Played>(&mut Machine::new(), AddressMap::Flat) };
+        let mut boot = boot.expect("it is a machine");
+        let pages = boot.pages(Config::new()).expect("metadata fits");
+        let deferred = boot.finish(pages, first_page << 12).expect("it comes online");
+        let left = deferred.pages_left();
+        assert_eq!(deferred.step(PageCount(u64::MAX)), Ok(left));
+        assert_eq!(deferred.pages_left(), PageCount(0));
+        pages.check().expect("every frame is in one place");
+    }
 }
 
 /// A kernel whose memory begins at 5 GiB.
@@ -166,6 +258,9 @@ fn what_cannot_boot_is_told() {
     let mut half_a_page = EarlyMemory::new();
     half_a_page.add(MIB, 2048).expect("room");
     assert_eq!(begin(&mut half_a_page), EarlyError::NoMemory);
+    let mut taken = map();
+    taken.reserve(0, u64::MAX).expect("room");
+    assert_eq!(begin(&mut taken), EarlyError::NoMemory);
     let mut small = EarlyMemory::new();
     small.add(MIB, 65_536).expect("room");
     assert!(matches!(begin(&mut small), EarlyError::NoRoom { .. }), "metadata does not fit");

@@ -19,7 +19,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// whole or any part is freed by [`free_range`](Self::free_range).
     ///
     /// What is in use is not moved away. A memory in which kernel data lies everywhere has no such range: allocate early, or
-    /// keep a Movable zone.
+    /// keep a Movable zone. Watermarks and limits do not refuse it; limits count it.
     ///
     /// # Errors
     /// [`OfflineError`], with the first page that is in use; nothing is changed then.
@@ -39,12 +39,28 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.take_range(&mut self.state.lock(), range)
     }
 
-    /// Allocates `pages` pages one behind the other, of any number, the first of them aligned to `align`, near a node as the
-    /// request's order 0 would be: of [`Request`] the order is not looked at. They are freed by
-    /// [`free_range`](Self::free_range).
+    /// Allocates `pages` pages one behind the other, of any number (0 is taken for 1), the first of them aligned to `align`, which
+    /// may be above [`Order::MAX`], near a node as the request's order 0 would be: of [`Request`] the order is not looked at. They
+    /// are freed by [`free_range`](Self::free_range).
+    ///
+    /// Watermarks and limits are for requests of a block: a range may be the last free memory there is, and what it takes is counted
+    /// by limits and not refused.
     ///
     /// # Errors
-    /// [`AllocError`] if no zone that the request may use has them; what is in use is not moved away.
+    /// [`AllocError::NoRange`] if no zone that the request may use has them; what is in use is not moved away. As for any
+    /// allocation, if the request cannot be met by any zone.
+    ///
+    /// ```
+    /// # use nearpage::testing::machine::TestMachine;
+    /// # use nearpage::{Gfp, Order, PageCount, Request};
+    /// # TestMachine::new().node(0, 8192, &[0]).run(|pages| {
+    /// let request = Request::new(Order(0), Gfp::KERNEL);
+    /// let range = pages.alloc_contiguous(PageCount(2500), Order(9), request).unwrap();
+    /// pages.free_range(range).unwrap();
+    /// let told = pages.alloc_contiguous(PageCount(9000), Order(9), request).unwrap_err().to_string();
+    /// assert_eq!(told, "no 9000 pages in one piece, aligned to order 9, for GFP_KERNEL preferring node 0");
+    /// # });
+    /// ```
     pub fn alloc_contiguous(
         &self,
         pages: PageCount,
@@ -53,8 +69,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PfnRange, AllocError> {
         let request = Request { order: MAX_ORDER, ..request };
         let wanted = self.wanted(request)?;
-        let step = PAGEBLOCK_FRAMES.max(align.pages().0);
-        let whole = PageCount(pages.0.max(1).next_multiple_of(PAGEBLOCK_FRAMES));
+        let no_range = AllocError::NoRange {
+            node: self.topology.node(wanted.node).id,
+            pages,
+            align,
+            gfp: request.gfp,
+        };
+        // What no word holds, no memory has either.
+        let whole = pages.0.max(1).checked_next_multiple_of(PAGEBLOCK_FRAMES).map(PageCount);
+        let (Some(whole), Some(align_pages)) = (whole, 1_u64.checked_shl(align.0.into())) else {
+            return Err(no_range);
+        };
+        let step = PAGEBLOCK_FRAMES.max(align_pages);
         let mut state = self.state.lock();
         for zone in self.zonelist(&wanted) {
             for memory in self.topology.ranges_in(zone.node(), zone.span()) {
@@ -76,20 +102,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
             }
         }
-        drop(state);
-        Err(self.no_contiguous(request))
-    }
-
-    /// Why there is no such range: what a request for the largest block is told, or would be.
-    fn no_contiguous(&self, request: Request) -> AllocError {
-        let bytes = MAX_ORDER.pages().to_bytes(self.page_shift());
-        match self.alloc(request) {
-            Err(error) => error,
-            Ok(block) => {
-                let _ = self.free(block, MAX_ORDER);
-                AllocError::SizeOverflow { bytes }
-            }
-        }
+        Err(no_range)
     }
 
     fn take_range(&self, _state: &mut State<'m>, range: PfnRange) -> Result<(), OfflineError> {
@@ -222,6 +235,30 @@ mod tests {
                 allocator.alloc_range(half),
                 Err(OfflineError::PartOfPageblock { .. })
             ));
+        });
+    }
+
+    #[test]
+    fn what_no_memory_has_is_told_and_nothing_is_changed() {
+        each_model(|allocator| {
+            let request = Request::new(Order(0), Gfp::KERNEL).on(NodeId(1));
+            let (node, gfp) = (NodeId(1), Gfp::KERNEL);
+            for (pages, align) in [(8193, 0), (1, 40), (1, 63), (1, 64), (1, 255), (u64::MAX, 0)] {
+                let (pages, align) = (PageCount(pages), Order(align));
+                let refused = allocator.alloc_contiguous(pages, align, request);
+                assert_eq!(refused, Err(AllocError::NoRange { node, pages, align, gfp }));
+            }
+            for (start, end) in [(u64::MAX - 511, u64::MAX), (0, u64::MAX), (u64::MAX, u64::MAX)] {
+                let range = PfnRange::new(start, end);
+                assert!(allocator.alloc_range(range).is_err());
+                assert!(allocator.offline(range).is_err());
+                assert!(allocator.online(range).is_err());
+            }
+            assert_eq!(allocator.check().unwrap().allocated, PageCount(0));
+            // Orders above the largest of a block are alignments too.
+            let range = allocator.alloc_contiguous(PageCount(1), Order(12), request).unwrap();
+            assert!(range.start.is_aligned(Order(12)) && range.pages() == PageCount(1));
+            allocator.free_range(range).unwrap();
         });
     }
 

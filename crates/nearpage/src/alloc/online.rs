@@ -106,7 +106,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         })
     }
 
-    /// Brings all of a node's memory online that is not.
+    /// Brings all of a node's memory online that is not: all that the topology has. Where some of it is in use otherwise (a kernel's
+    /// image, metadata), [`online`](Self::online) says what comes.
     ///
     /// # Errors
     /// [`OnlineError::UnknownNode`].

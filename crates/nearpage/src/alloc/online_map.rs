@@ -132,7 +132,8 @@ impl<'m> OnlineMap<'m> {
 pub(super) fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
     let blocks = range.start.0 / PAGEBLOCK_FRAMES..range.end.0.div_ceil(PAGEBLOCK_FRAMES);
     blocks.map(move |block| {
-        let block = PfnRange::new(block * PAGEBLOCK_FRAMES, (block + 1) * PAGEBLOCK_FRAMES);
-        block.intersection(range)
+        let start = block * PAGEBLOCK_FRAMES;
+        // A range that was made up may end with the last number there is.
+        PfnRange::new(start, start.saturating_add(PAGEBLOCK_FRAMES)).intersection(range)
     })
 }

@@ -33,6 +33,12 @@ fn what_boot_services_left_is_memory() {
     super::uefi::add(&map, &mut memory);
     let expected = [0x1000..0xa_0000, MIB..3 * MIB, 6 * MIB..7 * MIB];
     assert!(memory.ranges().eq(expected), "{memory:?}");
+    // Runtime services' memory in the midst of what is said to be free is theirs.
+    let mut overlapping = map.clone();
+    overlapping.push(area(MemoryType::RUNTIME_SERVICES_DATA, 6 * MIB, 16));
+    let mut memory = EarlyMemory::<8>::new();
+    super::uefi::add(&overlapping, &mut memory);
+    assert_eq!(memory.free_bytes(), 0x9_f000 + 3 * MIB - 0x1_0000);
     map.push(area(MemoryType::CONVENTIONAL, 0, 1 << 60));
     let mut memory = EarlyMemory::<8>::new();
     super::uefi::add(&map, &mut memory);
@@ -118,5 +124,5 @@ fn what_multiboot2_says_is_available_is_memory() {
     let wrong = [(0, 0x9_f000, 1), (u64::MAX, 2, 1)];
     let (has_map, memory) = read(&information(&wrong, &[])).expect("it is right");
     assert_eq!((has_map, memory.left_out()), (Ok(true), LeftOut { ranges: 1, bytes: 0 }));
-    assert!(memory.ranges().eq([0..0x9_f000]), "{memory:?}");
+    assert!(memory.ranges().eq(core::iter::once(0..0x9_f000)), "{memory:?}");
 }

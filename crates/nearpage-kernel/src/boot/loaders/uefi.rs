@@ -7,7 +7,8 @@ use crate::boot::EarlyMemory;
 /// UEFI's pages, whatever the processor's are.
 const PAGE: u64 = 4096;
 
-/// Adds what is free once boot services have been left: conventional memory, and theirs. What the loader allocated
+/// Adds what is free once boot services have been left: conventional memory, and theirs, as far as no other descriptor says that
+/// it is something else. What the loader allocated
 /// ([`MemoryType::LOADER_CODE`], [`MemoryType::LOADER_DATA`]) holds the kernel, its tables, and often this map; a kernel
 /// adds of that by [`EarlyMemory::add`] what it does not need.
 pub fn add<'a, I, const RANGES: usize>(map: I, memory: &mut EarlyMemory<RANGES>)
@@ -16,11 +17,10 @@ where
 {
     const FREE: [MemoryType; 3] =
         [MemoryType::CONVENTIONAL, MemoryType::BOOT_SERVICES_CODE, MemoryType::BOOT_SERVICES_DATA];
-    let free = map.into_iter().filter(|descriptor| FREE.contains(&descriptor.ty));
     let entry = |of: &MemoryDescriptor| match of.page_count.checked_mul(PAGE) {
-        Some(bytes) => (of.phys_start, bytes, true),
+        Some(bytes) => (of.phys_start, bytes, FREE.contains(&of.ty)),
         // Bytes that no word holds wrap around, wherever they begin.
-        None => (of.phys_start.max(1), u64::MAX, true),
+        None => (of.phys_start.max(1), u64::MAX, FREE.contains(&of.ty)),
     };
-    memory.add_map(free.map(entry));
+    memory.add_map(map.into_iter().map(entry));
 }
