@@ -31,7 +31,32 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
         let predicted = topo(&machine.short_form)?;
         differ("the structure of zoneinfo", &names(&zoneinfo), &names(&lines(&predicted)))?;
     }
+    differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
     differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+}
+
+fn owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+/// Each node's distances, as the kernel takes them: a table that says 10 of another node says nothing.
+fn distances(machine: &GuestMachine) -> Vec<String> {
+    let count = machine.machine.nodes.len();
+    let rows = machine.machine.distances.chunks(count).enumerate();
+    let is_absurd = |(at, row): (usize, &[u8])| {
+        row.iter().filter(|&&far| far == 10).count() != 1 || row[at] != 10
+    };
+    let is_told = !rows.clone().any(is_absurd);
+    let far = |from: usize, to: usize, far: u8| match is_told || from == to {
+        true => far.to_string(),
+        false => "20".into(),
+    };
+    let line = |(from, row): (usize, &[u8])| {
+        let row = row.iter().enumerate().map(|(to, &distance)| far(from, to, distance));
+        row.collect::<Vec<_>>().join(" ")
+    };
+    let ids = machine.nodes().map(|(id, ..)| id);
+    ids.zip(rows).map(|(id, row)| format!("node {id}: {}", line(row))).collect()
 }
 
 fn lines(text: &str) -> Vec<&str> {
@@ -192,6 +217,17 @@ mod tests {
         assert_eq!(populated(&zoneinfo), free_by_zone(&buddyinfo));
         assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
         assert_eq!(figures(&zoneinfo)[1], "        managed  12");
+    }
+
+    #[test]
+    fn distances_are_those_that_the_kernel_takes() {
+        let nodes = ["64M,cpus=0".to_owned(), "64M,cpus=1".to_owned()];
+        let told = |far: &[&str]| {
+            let far: Vec<String> = far.iter().map(ToString::to_string).collect();
+            distances(&super::super::machines::of_short_form(&nodes, &far).unwrap())
+        };
+        assert_eq!(told(&["0,1=30", "1,0=40"]), ["node 0: 10 30", "node 1: 40 10"]);
+        assert_eq!(told(&["0,1=10", "1,0=40"]), ["node 0: 10 20", "node 1: 20 10"]);
     }
 
     #[test]
