@@ -29,7 +29,7 @@ pub struct KernelArgs {
     /// Set a distance, in both directions unless the other is given too: 0,1=21. The default is 20
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
-    /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, 32-cpus
+    /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus
     #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults"])]
     machine: Option<String>,
     /// All machines of both processors, and all planted faults: minutes

@@ -29,7 +29,7 @@ const MIB_MIN: u64 = 32;
 type Row = (&'static str, &'static [&'static str], &'static [&'static str], Option<u32>, u32);
 
 /// 32 CPUs share two of the host's, so each does less.
-const MACHINES: [Row; 7] = [
+const MACHINES: [Row; 8] = [
     ("one", &["64M,cpus=0"], &[], None, 200_000),
     ("two", &["256M,cpus=0-1", "256M,cpus=2-3"], &["0,1=21"], Some(128), 50_000),
     (
@@ -66,6 +66,8 @@ const MACHINES: [Row; 7] = [
         None,
         20_000,
     ),
+    // The nodes share a section of 128 MiB, and the second goes on beyond it.
+    ("shared-section", &["64M,cpus=0", "200M,cpus=1-3"], &[], None, 50_000),
     ("32-cpus", &["512M,cpus=0-15", "512M,cpus=16-31"], &[], None, 2000),
 ];
 
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(named("8-of-2").unwrap().cpus(), 8);
         assert_eq!(
             named("three").unwrap_err().to_string(),
-            "no machine three; expected one of one, two, asymmetric, memoryless, no-cpus, 8-of-2, 32-cpus"
+            "no machine three; expected one of one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus"
         );
     }
 }

@@ -23,6 +23,9 @@ const COUNTED: [&str; 6] =
 /// [`KernelError::Text`] with the lines that differ.
 pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Result<(), KernelError> {
     let zoneinfo = ran.text("zoneinfo");
+    let told = vec![managed(&zoneinfo, "Node").to_string()];
+    differ("what zones manage", &told, &walked(ran))?;
+    present(machine, &zoneinfo)?;
     let folder = tempfile::tempdir().map_err(KernelError::io("a folder for the machine"))?;
     write_machine(folder.path(), machine, &zoneinfo)?;
     let predicted = topo(&["--sysroot".into(), folder.path().display().to_string()])?;
@@ -33,6 +36,32 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
     }
     differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
     differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+}
+
+/// Pages that the walker found after the stress: each is counted where it is.
+fn walked(ran: &Ran) -> Vec<String> {
+    let line = ran.lines.iter().find_map(|line| line.strip_prefix("walker, after the stress: "));
+    line.and_then(|line| line.split_once(" pages: "))
+        .map(|(pages, _)| pages.to_owned())
+        .into_iter()
+        .collect()
+}
+
+/// A node has no more pages than the machine gave it, and no fewer than firmware leaves of them.
+fn present(machine: &GuestMachine, zoneinfo: &[&str]) -> Result<(), KernelError> {
+    const FIRMWARE_TAKES_MAX: u64 = 512;
+    for (id, mib, _) in machine.nodes() {
+        let (whole, found) = (mib << 8, pages(zoneinfo, &format!("Node {id},"), "present"));
+        if !(whole.saturating_sub(FIRMWARE_TAKES_MAX)..=whole).contains(&found) {
+            let found = vec![format!("node {id}: {found} pages present")];
+            return differ(
+                "zoneinfo",
+                &found,
+                &[format!("node {id}: {whole}, but for the firmware's")],
+            );
+        }
+    }
+    Ok(())
 }
 
 fn owned(lines: &[&str]) -> Vec<String> {
@@ -130,6 +159,11 @@ fn min_free_kbytes(zoneinfo: &[&str]) -> u64 {
 
 /// Pages that the zones of a node manage.
 fn managed(text: &[&str], node: &str) -> u64 {
+    pages(text, node, "managed")
+}
+
+/// The sum of a figure over the zones of a node.
+fn pages(text: &[&str], node: &str, figure: &str) -> u64 {
     let mut is_of_node = false;
     let mut pages = 0;
     for line in text {
@@ -137,8 +171,8 @@ fn managed(text: &[&str], node: &str) -> u64 {
         if line.starts_with("Node") {
             is_of_node = line.starts_with(node);
         }
-        if let Some(managed) = line.strip_prefix("managed").filter(|_| is_of_node) {
-            pages += managed.trim().parse::<u64>().unwrap_or(0);
+        if let Some(of_zone) = line.strip_prefix(figure).filter(|_| is_of_node) {
+            pages += of_zone.trim().parse::<u64>().unwrap_or(0);
         }
     }
     pages
