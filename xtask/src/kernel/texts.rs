@@ -265,6 +265,23 @@ mod tests {
     }
 
     #[test]
+    fn a_node_has_what_the_machine_gave_it() {
+        let of = |nodes: [&str; 2]| {
+            super::super::machines::of_short_form(&nodes.map(str::to_owned), &[]).unwrap()
+        };
+        let zoneinfo = [
+            "Node 0, zone      DMA",
+            "        present  16000",
+            "Node 1, zone    DMA32",
+            "        present  16384",
+        ];
+        assert!(present(&of(["64M,cpus=0", "64M"]), &zoneinfo).is_ok());
+        for wrong in [["64M,cpus=0", "63M"], ["64M,cpus=0", "67M"], ["62M,cpus=0", "64M"]] {
+            assert!(present(&of(wrong), &zoneinfo).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_difference_is_told() {
         let one = |text: &str| vec![text.to_owned()];
         assert!(differ("zoneinfo", &one("min 1"), &one("min 1")).is_ok());
