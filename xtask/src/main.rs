@@ -14,6 +14,7 @@ mod programs;
 mod python;
 mod record;
 mod soak;
+mod tied;
 
 use std::error::Error;
 use std::process::ExitCode;

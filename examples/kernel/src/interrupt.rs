@@ -43,6 +43,11 @@ pub fn set_timer_ns(ns: u32) {
     TIMER_NS.store(ns, Ordering::Relaxed);
 }
 
+/// Whether the handler of a CPU has worked.
+pub fn has_worked(cpu: usize) -> bool {
+    TURNS[cpu].load(Ordering::Relaxed) > 0
+}
+
 fn order_of(place: usize) -> Order {
     Order([0, 0, 0, 1, 0, 2, 0, 3][place])
 }

@@ -53,7 +53,6 @@ pub fn refusals() -> u64 {
 pub fn first_cpu() -> ! {
     let (options, deferred, ids) = boot();
     interrupt::set_timer_ns(options.timer_ns);
-    checks::texts(pages());
     if options.instructions {
         checks::boot_cost(pages(), deferred, BOOT_NS.load(Ordering::Relaxed));
         checks::instructions(pages());

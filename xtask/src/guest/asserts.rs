@@ -179,7 +179,12 @@ fn topology(machine: &Machine, topo: &Value, which: &[usize]) -> Result<String, 
             .filter_map(Value::as_u64)
             .collect();
         let far = |id: &u64| rows[at][*id as usize].as_u64().unwrap_or(0);
-        if order.len() != machine.nodes_with_memory() || !order.is_sorted_by_key(far) {
+        // Each node that has memory, once.
+        let has_memory = |&id: &usize| machine.nodes[which[id]].0 > 0;
+        let mut listed: Vec<usize> = order.iter().map(|&id| id as usize).collect();
+        listed.sort_unstable();
+        let expected: Vec<usize> = (0..found.len()).filter(has_memory).collect();
+        if listed != expected || !order.is_sorted_by_key(far) {
             return Err(format!("topo: node {at} falls back to {order:?}"));
         }
     }
@@ -323,6 +328,8 @@ mod tests {
         wrong_at("/nodes/0/cpus", json!([]), "0 CPUs, expected 768 MiB and 1");
         wrong_at("/nodes/0/cpus", json!([1]), "SRAT: domains");
         wrong_at("/nodes/0/fallback", json!([1, 0]), "falls back");
+        wrong_at("/nodes/0/fallback", json!([0, 0]), "falls back");
+        wrong_at("/nodes/0/fallback", json!([0]), "falls back");
         wrong_at("/nodes/0/zones/0/present", (700 << 8).into(), "700 MiB");
         let twice = json!({"zones": [zone(0, 1)], "cpus": [1]});
         wrong_at("/nodes/0", twice, "has two");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::machines::GuestMachine;
 use super::{KernelArgs, KernelError, Processor, plug};
+use crate::tied;
 
 /// How long a machine may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -87,7 +88,9 @@ pub fn run_machine(
     let plugged = machine.plugged_mib.filter(|_| processor == Processor::X86_64);
     let words = qemu_arguments(arguments, processor, machine, plugged, kernel, &monitor);
     let begun = Instant::now();
-    let mut child = Command::new(processor.emulator())
+    let mut emulator = Command::new(processor.emulator());
+    tied::tie(&mut emulator);
+    let mut child = emulator
         .args(words)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

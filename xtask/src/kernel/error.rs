@@ -28,8 +28,13 @@ pub enum KernelError {
     #[error("{0}")]
     Unfit(String),
     /// There is no such machine.
-    #[error("no such machine")]
-    NoMachine,
+    #[error("no machine {name}; expected one of {known}")]
+    NoMachine {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
     /// A program could not be run, or a file not be read or written.
     #[error("{what}: {error}")]
     Io {

@@ -20,11 +20,16 @@ pub struct GuestMachine {
     pub operations: u32,
 }
 
+/// Nodes that `nearpage-kernel` reads of firmware's tables.
+const NODES_MAX: usize = 64;
+/// What the image, the metadata, and a range of 2500 pages in one piece take.
+const MIB_MIN: u64 = 32;
+
 /// Name, nodes, distances, memory to be plugged in, operations.
 type Row = (&'static str, &'static [&'static str], &'static [&'static str], Option<u32>, u32);
 
 /// 32 CPUs share two of the host's, so each does less.
-const MACHINES: [Row; 7] = [
+const MACHINES: [Row; 8] = [
     ("one", &["64M,cpus=0"], &[], None, 200_000),
     ("two", &["256M,cpus=0-1", "256M,cpus=2-3"], &["0,1=21"], Some(128), 50_000),
     (
@@ -61,6 +66,8 @@ const MACHINES: [Row; 7] = [
         None,
         20_000,
     ),
+    // The nodes share a section of 128 MiB, and the second goes on beyond it.
+    ("shared-section", &["64M,cpus=0", "200M,cpus=1-3"], &[], None, 50_000),
     ("32-cpus", &["512M,cpus=0-15", "512M,cpus=16-31"], &[], None, 2000),
 ];
 
@@ -74,8 +81,14 @@ pub fn all() -> impl Iterator<Item = GuestMachine> {
 }
 
 /// The machine of this name.
-pub fn named(name: &str) -> Option<GuestMachine> {
-    all().find(|machine| machine.name == name)
+///
+/// # Errors
+///
+/// [`KernelError::NoMachine`].
+pub fn named(name: &str) -> Result<GuestMachine, KernelError> {
+    let known = || MACHINES.map(|(name, ..)| name).join(", ");
+    let machine = all().find(|machine| machine.name == name);
+    machine.ok_or_else(|| KernelError::NoMachine { name: name.to_owned(), known: known() })
 }
 
 /// A machine of the values of `--numa` and `--numa-distance`.
@@ -90,6 +103,7 @@ pub fn of_short_form(nodes: &[String], distances: &[String]) -> Result<GuestMach
     let short_form = nodes.chain(distances).flatten().collect();
     let name = "machine".to_owned();
     let guest = GuestMachine { name, short_form, machine, plugged_mib: None, operations: 20_000 };
+    guest.check_nodes()?;
     let mut cpus: Vec<CpuId> = guest.nodes().flat_map(|(_, _, cpus)| cpus.to_vec()).collect();
     cpus.sort_unstable();
     if !cpus.iter().copied().eq((0..cpus.len() as u32).map(CpuId)) || cpus.is_empty() {
@@ -104,6 +118,30 @@ pub fn of_short_form(nodes: &[String], distances: &[String]) -> Result<GuestMach
 }
 
 impl GuestMachine {
+    /// Whether the kernel can be booted on these nodes, and tested there.
+    fn check_nodes(&self) -> Result<(), KernelError> {
+        let unfit = |why: String| Err(KernelError::Unfit(why));
+        let count = self.machine.nodes.len();
+        if count > NODES_MAX {
+            return unfit(format!("{count} nodes; the kernel has room for {NODES_MAX}"));
+        }
+        for node in &self.machine.nodes {
+            let (id, bytes) = (node.id, node.memory_bytes.unwrap_or(0));
+            if !bytes.is_multiple_of(1 << 20) {
+                return unfit(format!("node {id} has {bytes} bytes; QEMU is given whole MiB"));
+            }
+            if bytes == 0 && node.cpus.is_empty() {
+                let why = "has neither memory nor CPUs; no table of the firmware tells of it";
+                return unfit(format!("node {id} {why}"));
+            }
+        }
+        let mib = self.memory_mib();
+        if mib < MIB_MIN {
+            return unfit(format!("{mib} MiB of memory; the kernel's checks need {MIB_MIN} MiB"));
+        }
+        Ok(())
+    }
+
     /// Whether a processor can have it: memory is plugged into PCs only, so the machine is booted without there.
     pub fn fits(&self, processor: Processor) -> bool {
         // The board `virt` has its first node begin with the memory itself, so that needs some.
@@ -131,5 +169,41 @@ impl GuestMachine {
     /// The node that memory is plugged into: QEMU's tables say that it is the last that has some.
     pub fn plugged_node(&self) -> Option<NodeId> {
         Some(self.nodes().filter(|&(_, mib, _)| mib > 0).last()?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_kernel_can_be_booted_on_is_told() {
+        let told = |nodes: &[&str]| {
+            let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+            of_short_form(&nodes, &[]).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(told(&["24M,cpus=0", "8M"]), Ok(()));
+        let refused = |nodes: &[&str], expected: &str| {
+            assert_eq!(told(nodes), Err(expected.to_owned()), "{nodes:?}");
+        };
+        refused(&["1M,cpus=0"], "1 MiB of memory; the kernel's checks need 32 MiB");
+        refused(&["64M,cpus=0", "4K,cpus=1"], "node 1 has 4096 bytes; QEMU is given whole MiB");
+        refused(
+            &["64M,cpus=0", "0", "64M,cpus=1"],
+            "node 1 has neither memory nor CPUs; no table of the firmware tells of it",
+        );
+        let many: Vec<&str> = ["64M,cpus=0"].into_iter().chain(["16M"; 64]).collect();
+        refused(&many, "65 nodes; the kernel has room for 64");
+        refused(&["64M,cpus=1"], "QEMU numbers CPUs from 0 without gaps; so must --numa");
+    }
+
+    #[test]
+    fn machines_have_their_names() {
+        assert_eq!(all().count(), MACHINES.len(), "each of them can be had");
+        assert_eq!(named("8-of-2").unwrap().cpus(), 8);
+        assert_eq!(
+            named("three").unwrap_err().to_string(),
+            "no machine three; expected one of one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus"
+        );
     }
 }

@@ -23,6 +23,9 @@ const COUNTED: [&str; 6] =
 /// [`KernelError::Text`] with the lines that differ.
 pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Result<(), KernelError> {
     let zoneinfo = ran.text("zoneinfo");
+    let told = vec![managed(&zoneinfo, "Node").to_string()];
+    differ("what zones manage", &told, &walked(ran))?;
+    present(machine, &zoneinfo)?;
     let folder = tempfile::tempdir().map_err(KernelError::io("a folder for the machine"))?;
     write_machine(folder.path(), machine, &zoneinfo)?;
     let predicted = topo(&["--sysroot".into(), folder.path().display().to_string()])?;
@@ -31,7 +34,58 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
         let predicted = topo(&machine.short_form)?;
         differ("the structure of zoneinfo", &names(&zoneinfo), &names(&lines(&predicted)))?;
     }
+    differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
     differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+}
+
+/// Pages that the walker found after the stress: each is counted where it is.
+fn walked(ran: &Ran) -> Vec<String> {
+    let line = ran.lines.iter().find_map(|line| line.strip_prefix("walker, after the stress: "));
+    line.and_then(|line| line.split_once(" pages: "))
+        .map(|(pages, _)| pages.to_owned())
+        .into_iter()
+        .collect()
+}
+
+/// A node has no more pages than the machine gave it, and no fewer than firmware leaves of them.
+fn present(machine: &GuestMachine, zoneinfo: &[&str]) -> Result<(), KernelError> {
+    const FIRMWARE_TAKES_MAX: u64 = 512;
+    for (id, mib, _) in machine.nodes() {
+        let (whole, found) = (mib << 8, pages(zoneinfo, &format!("Node {id},"), "present"));
+        if !(whole.saturating_sub(FIRMWARE_TAKES_MAX)..=whole).contains(&found) {
+            let found = vec![format!("node {id}: {found} pages present")];
+            return differ(
+                "zoneinfo",
+                &found,
+                &[format!("node {id}: {whole}, but for the firmware's")],
+            );
+        }
+    }
+    Ok(())
+}
+
+fn owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+/// Each node's distances, as the kernel takes them: a table that says 10 of another node says nothing.
+fn distances(machine: &GuestMachine) -> Vec<String> {
+    let count = machine.machine.nodes.len();
+    let rows = machine.machine.distances.chunks(count).enumerate();
+    let is_absurd = |(at, row): (usize, &[u8])| {
+        row.iter().filter(|&&far| far == 10).count() != 1 || row[at] != 10
+    };
+    let is_told = !rows.clone().any(is_absurd);
+    let far = |from: usize, to: usize, far: u8| match is_told || from == to {
+        true => far.to_string(),
+        false => "20".into(),
+    };
+    let line = |(from, row): (usize, &[u8])| {
+        let row = row.iter().enumerate().map(|(to, &distance)| far(from, to, distance));
+        row.collect::<Vec<_>>().join(" ")
+    };
+    let ids = machine.nodes().map(|(id, ..)| id);
+    ids.zip(rows).map(|(id, row)| format!("node {id}: {}", line(row))).collect()
 }
 
 fn lines(text: &str) -> Vec<&str> {
@@ -105,6 +159,11 @@ fn min_free_kbytes(zoneinfo: &[&str]) -> u64 {
 
 /// Pages that the zones of a node manage.
 fn managed(text: &[&str], node: &str) -> u64 {
+    pages(text, node, "managed")
+}
+
+/// The sum of a figure over the zones of a node.
+fn pages(text: &[&str], node: &str, figure: &str) -> u64 {
     let mut is_of_node = false;
     let mut pages = 0;
     for line in text {
@@ -112,8 +171,8 @@ fn managed(text: &[&str], node: &str) -> u64 {
         if line.starts_with("Node") {
             is_of_node = line.starts_with(node);
         }
-        if let Some(managed) = line.strip_prefix("managed").filter(|_| is_of_node) {
-            pages += managed.trim().parse::<u64>().unwrap_or(0);
+        if let Some(of_zone) = line.strip_prefix(figure).filter(|_| is_of_node) {
+            pages += of_zone.trim().parse::<u64>().unwrap_or(0);
         }
     }
     pages
@@ -192,6 +251,34 @@ mod tests {
         assert_eq!(populated(&zoneinfo), free_by_zone(&buddyinfo));
         assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
         assert_eq!(figures(&zoneinfo)[1], "        managed  12");
+    }
+
+    #[test]
+    fn distances_are_those_that_the_kernel_takes() {
+        let nodes = ["64M,cpus=0".to_owned(), "64M,cpus=1".to_owned()];
+        let told = |far: &[&str]| {
+            let far: Vec<String> = far.iter().map(ToString::to_string).collect();
+            distances(&super::super::machines::of_short_form(&nodes, &far).unwrap())
+        };
+        assert_eq!(told(&["0,1=30", "1,0=40"]), ["node 0: 10 30", "node 1: 40 10"]);
+        assert_eq!(told(&["0,1=10", "1,0=40"]), ["node 0: 10 20", "node 1: 20 10"]);
+    }
+
+    #[test]
+    fn a_node_has_what_the_machine_gave_it() {
+        let of = |nodes: [&str; 2]| {
+            super::super::machines::of_short_form(&nodes.map(str::to_owned), &[]).unwrap()
+        };
+        let zoneinfo = [
+            "Node 0, zone      DMA",
+            "        present  16000",
+            "Node 1, zone    DMA32",
+            "        present  16384",
+        ];
+        assert!(present(&of(["64M,cpus=0", "64M"]), &zoneinfo).is_ok());
+        for wrong in [["64M,cpus=0", "63M"], ["64M,cpus=0", "67M"], ["62M,cpus=0", "64M"]] {
+            assert!(present(&of(wrong), &zoneinfo).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

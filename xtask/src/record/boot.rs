@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Architecture, RecordError, qemu};
+use crate::tied;
 
 /// Runs the machine, and returns what it sent. Ten times a second `each` may look at what it sent so far.
 ///
@@ -21,6 +22,7 @@ pub fn boot(
     let mut command = Command::new(architecture.emulator());
     command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null());
+    tied::tie(&mut command);
     let mut machine = command.spawn().map_err(|_| RecordError::Missing {
         what: architecture.emulator().into(),
         places: "the PATH".into(),

@@ -5,3 +5,4 @@ mod boot;
 mod heap;
 mod machine;
 mod platform;
+mod sections;

@@ -1,7 +1,7 @@
 //! Allocation that takes no lock: for callers that may have interrupted anything, such as an NMI or a panic.
 
 use super::allocator::PageAllocator;
-use super::near::{has_headroom, mark_allocated};
+use super::near::{hand_out, has_headroom};
 use super::request::Request;
 use crate::host::{Access, Platform};
 use crate::pcp::Storage;
@@ -20,11 +20,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let (_on, popped) = self.pop(pageset, near.list)?;
-        let word = pageset.frames().near_word(popped.0)?;
-        let pfn = pageset.frames().pfn(popped.0);
-        self.platform.touch_page(pfn, Access::Write);
-        mark_allocated(word, pageset.held_word(near.list), request.order);
-        Some(pfn)
+        // Whatever was popped is the caller's, wherever its word lies.
+        let number = popped.frame()?;
+        self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
+        Some(hand_out(pageset.frames(), number, pageset.held_word(near.list), request.order))
     }
 }
 

@@ -108,7 +108,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         gfp: Gfp,
         popped: Pop,
     ) -> Option<Pfn> {
-        if !has_headroom(pageset, order) {
+        // What was popped is the caller's already.
+        if popped.frame().is_none() && !has_headroom(pageset, order) {
             return None;
         }
         // Of types that share a list, it is the request's own.

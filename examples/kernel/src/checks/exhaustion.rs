@@ -11,6 +11,8 @@ use crate::mine::Mine;
 use nearpage_kernel::page_address;
 
 pub fn run(pages: &Pages<'_, Mine>) {
+    let checked = pages.check().unwrap_or_else(|error| panic!("the walker: {error}"));
+    let there = checked.free.0 + checked.cached.0;
     // The blocks are kept in a list through their own memory: a vector would need some.
     let mut last: Option<(Pfn, Order)> = None;
     let mut taken = 0;
@@ -36,8 +38,10 @@ pub fn run(pages: &Pages<'_, Mine>) {
     console::with(|serial| {
         writeln!(serial, "exhausted: {taken} pages are in use: {refused}")?;
         let report = pages.report(Request::new(Order(0), Gfp::KERNEL));
-        report.map_or(Ok(()), |report| writeln!(serial, "{report}"))
+        writeln!(serial, "{}", report.expect("the request is one that can be met"))
     });
+    // What watermarks and lowmem reserves keep is less than a tenth.
+    assert!(taken * 10 >= there * 9, "{taken} of {there} pages were had");
     while let Some((block, order)) = last {
         // SAFETY: as above; it was written then.
         last = unsafe { page_address::<Mine>(block).cast::<Option<(Pfn, Order)>>().read() };

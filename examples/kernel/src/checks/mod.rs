@@ -24,7 +24,6 @@ use crate::{cpus, log};
 pub use boot_cost::run as boot_cost;
 #[cfg(feature = "beside")]
 pub use instructions::run as instructions;
-pub use text::texts;
 
 #[cfg(not(feature = "beside"))]
 pub fn instructions(_pages: &'static Pages<'static, Mine>) {
@@ -39,13 +38,18 @@ pub fn run(
 ) {
     conformance::distinct();
     later(deferred);
+    // All memory is there, and nobody has asked for any yet but for stacks and the heap.
+    text::texts(pages);
     conformance::run(pages, options);
     placement::run(pages);
+    let held = held(pages);
     stress::run(pages, options);
+    assert_eq!(self::held(pages), held, "all that the stress allocated is free again");
     ranges::run(pages);
     plugged::run(pages, options);
     exhaustion::run(pages);
     own::check();
+    assert_eq!(self::held(pages), held, "all that the checks allocated is free again");
     walk(pages, "at the end");
     assert_eq!(refusals(), 0, "no free was refused");
 }
@@ -71,6 +75,12 @@ fn later(deferred: &'static Deferred<Mine>) {
     let came = PageCount(CAME.load(Ordering::Relaxed));
     assert_eq!((came, deferred.pages_left()), (left, PageCount(0)));
     log!("later: {came} pages came online on all CPUs");
+}
+
+/// Pages that are allocated, while nobody uses the allocator, without those that only the heap's caches hold.
+fn held(pages: &Pages<'_, Mine>) -> PageCount {
+    crate::mine::HEAP.objects().expect("the heap is started").shrink_all();
+    pages.check().unwrap_or_else(|error| panic!("the walker: {error}")).allocated
 }
 
 /// Every frame is in one place, while nobody uses the allocator.

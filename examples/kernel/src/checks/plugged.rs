@@ -23,6 +23,7 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
     let range = PfnRange { start: Pfn(bytes.start >> 12), end: Pfn(bytes.end >> 12) };
     let node = NodeId(node);
     let came = pages.online(range).unwrap_or_else(|error| panic!("plugged memory: {error}"));
+    assert_eq!(came, range.pages(), "all of it comes");
     let request = Request::new(Order(9), Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE).on(node);
     let mut held = Vec::new();
     while let Ok(block) = pages.alloc(request) {

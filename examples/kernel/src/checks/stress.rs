@@ -19,9 +19,17 @@ const MAILED: usize = 512;
 
 static OPERATIONS: AtomicU32 = AtomicU32::new(0);
 static SEED: AtomicU64 = AtomicU64::new(0);
-static COUNTS: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
-const NAMES: [&str; 7] =
-    ["blocks", "mailed", "bulk pages", "objects", "page locks", "refused", "freed"];
+static COUNTS: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+const NAMES: [&str; 8] = [
+    "blocks",
+    "mailed",
+    "bulk pages",
+    "objects",
+    "page locks",
+    "refused",
+    "freed",
+    "locks of pages that all CPUs want",
+];
 const BLOCKS: usize = 0;
 const MAILS: usize = 1;
 const BULK: usize = 2;
@@ -29,6 +37,10 @@ const OBJECTS: usize = 3;
 const LOCKS: usize = 4;
 const NONE: usize = 5;
 const FREED: usize = 6;
+const SHARED: usize = 7;
+
+/// Pages that all CPUs lock, and count in: who has the lock is alone there.
+static WANTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// Blocks on their way to a CPU that frees them.
 struct Mail {
@@ -47,6 +59,7 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
     OPERATIONS.store(options.operations, Ordering::Relaxed);
     SEED.store(options.seed, Ordering::Relaxed);
     let before = interrupt::INTERRUPTS.load(Ordering::Relaxed);
+    allocate_wanted(pages);
     interrupt::WORKS.store(true, Ordering::Relaxed);
     cpus::on_all(work);
     interrupt::WORKS.store(false, Ordering::Relaxed);
@@ -63,6 +76,7 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
     let left: Vec<(Pfn, Order)> = mail.blocks[..mail.count].to_vec();
     drop(mail);
     left.into_iter().for_each(free_marked);
+    free_wanted(pages);
     for (name, count) in NAMES.iter().zip(&COUNTS) {
         log!("stress: {} {name}", count.load(Ordering::Relaxed));
     }
@@ -81,6 +95,13 @@ pub fn run(pages: &Pages<'_, Mine>, options: Options) {
         interrupt::UNMASKABLE_GOT.load(Ordering::Relaxed),
     );
     assert!(interrupt::ALLOCATED.load(Ordering::Relaxed) > 0, "interrupts came in the midst of it");
+    let idle = (0..cpus::running()).find(|&cpu| !interrupt::has_worked(cpu as usize));
+    assert_eq!(idle, None, "a CPU that no timer interrupted");
+    for what in [BLOCKS, MAILS, BULK, OBJECTS, LOCKS, SHARED] {
+        assert!(COUNTS[what].load(Ordering::Relaxed) > 0, "no {} at all", NAMES[what]);
+    }
+    let [allocated, freed] = [BLOCKS, FREED].map(|what| COUNTS[what].load(Ordering::Relaxed));
+    assert_eq!(allocated, freed, "each block was freed once");
     let objects = crate::mine::HEAP.objects().expect("the heap is started");
     objects.check_all().unwrap_or_else(|error| panic!("objects: {error}"));
     super::walk(pages, "after the stress");
@@ -113,6 +134,7 @@ fn work(cpu: nearpage::CpuId) {
             10 => bulk(&mut random),
             11 | 12 => objects(&mut boxes, &mut random),
             13 if len > 0 => lock_page(held[random.below(len as u64) as usize].0),
+            14 => lock_wanted(&mut random),
             _ => take_mail(),
         }
     }
@@ -216,4 +238,41 @@ fn lock_page(page: Pfn) {
     pages().lock_page(page).expect("it is allocated");
     count(LOCKS, 1);
     pages().unlock_page(page).expect("this CPU locked it");
+}
+
+fn allocate_wanted(pages: &Pages<'_, Mine>) {
+    for wanted in &WANTED {
+        let page = pages.alloc(Request::new(Order(0), Gfp::KERNEL)).expect("there is memory");
+        // SAFETY: the page was just allocated.
+        unsafe { page_address::<Mine>(page).cast::<u64>().write_volatile(0) };
+        wanted.store(page.0, Ordering::Relaxed);
+    }
+}
+
+/// Locks a page that other CPUs want too, and counts in it, as nobody could who is not alone.
+fn lock_wanted(random: &mut Random) {
+    let wanted = &WANTED[random.below(WANTED.len() as u64) as usize];
+    let page = Pfn(wanted.load(Ordering::Relaxed));
+    let place = page_address::<Mine>(page).cast::<u64>();
+    pages().lock_page(page).expect("it is allocated");
+    // SAFETY: who has the lock of the page has its memory.
+    let seen = unsafe { place.read_volatile() };
+    // In emulation the next CPU goes on, and may come to wait.
+    arch::pause();
+    // SAFETY: as above.
+    unsafe { place.write_volatile(seen + 1) };
+    pages().unlock_page(page).expect("this CPU locked it");
+    count(SHARED, 1);
+}
+
+fn free_wanted(pages: &Pages<'_, Mine>) {
+    let mut counted = 0;
+    for wanted in &WANTED {
+        let page = Pfn(wanted.load(Ordering::Relaxed));
+        // SAFETY: all CPUs are done with it.
+        counted += unsafe { page_address::<Mine>(page).cast::<u64>().read_volatile() };
+        pages.free(page, Order(0)).expect("it was allocated for the stress");
+    }
+    let locks = COUNTS[SHARED].load(Ordering::Relaxed);
+    assert_eq!(counted, locks, "two CPUs had the lock of one page at once");
 }
