@@ -12,7 +12,7 @@
 //! | `load FILE` | runs a load |
 //! | `record NAME FILE` | records a load as a bundle of this name, and sends it |
 //! | `run NAME PROGRAM WORDS…` | runs a program, whose variables may stand before it (`KEY=VALUE`), and sends how it ended and what it printed |
-//! | `begin NAME PROGRAM WORDS…`, `finish NAME` | the same, beside what comes between |
+//! | `begin NAME PROGRAM WORDS…`, `finish NAME` | the same, beside all that comes between: again and again, and the last is sent |
 //! | `cgroups CONTROLLER…` | gives cgroups below the root these controllers |
 //! | `plug`, `unplug` | asks for memory and brings it online; takes it offline |
 //! | `cpu NUMBER 0`, `cpu NUMBER 1` | switches a CPU off, on |

@@ -97,7 +97,11 @@ pub fn check(machine: &Machine, told: &Told<'_>, with_suites: bool) -> Result<Ve
             return Err(wrong.join("\n"));
         }
         let bench = told.printed("bench", &[0])?;
-        lines.push(format!("bench: {} lines of tables", bench.lines().count()));
+        let means = bench.lines().filter(|line| line.starts_with("Amean ")).count();
+        if means == 0 {
+            return Err("bench: its tables have no means".into());
+        }
+        lines.push(format!("bench: tables with {means} means"));
     }
     if machine.plugged.is_some() {
         lines.extend(plugged(machine, told, &topo, &which, with_suites)?);

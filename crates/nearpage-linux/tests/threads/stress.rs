@@ -148,7 +148,11 @@ fn run<P: Pages>(shared: &Shared<'_, P>, plan: &Plan) -> Result<Figures, String>
     for result in results {
         figures.tally.add(result?);
     }
-    if failed.into_inner() { Err("a drain panicked".to_owned()) } else { Ok(figures) }
+    if failed.into_inner() {
+        Err("who drains or moves threads failed".to_owned())
+    } else {
+        Ok(figures)
+    }
 }
 
 /// What `work` returns; a panic is an error, and an error is noted.
@@ -225,20 +229,32 @@ impl Disturbance {
         thread::scope(|scope| {
             // SAFETY: the threads do not end before this scope does.
             scope.spawn(|| unsafe { signals::send_until(&self.done, &to_signal) });
-            scope.spawn(|| self.move_threads(threads, plan));
+            scope.spawn(|| {
+                let moved = note_failure(failed, || self.move_threads(threads, plan));
+                moved.inspect_err(|why| eprintln!("{why}"))
+            });
             scope.spawn(|| note_failure(failed, || self.drain(pages, plan)));
             wait();
             self.done.store(true, Ordering::Relaxed);
         });
     }
 
-    fn move_threads(&self, threads: &[(libc::pthread_t, libc::pid_t)], plan: &Plan) {
+    fn move_threads(
+        &self,
+        threads: &[(libc::pthread_t, libc::pid_t)],
+        plan: &Plan,
+    ) -> Result<(), String> {
         let mut random = Random(plan.seed);
         while !self.done.load(Ordering::Relaxed) {
             let (thread, cpu) = (random.one_of(threads).1, random.one_of(&plan.cpus));
-            assert!(affinity::restrict(thread, &[cpu]));
-            self.moves.fetch_add(1, Ordering::Relaxed);
+            // A CPU may be off for a while.
+            let moved = affinity::restrict(thread, &[cpu]);
+            self.moves.fetch_add(u64::from(moved), Ordering::Relaxed);
             thread::sleep(Duration::from_micros(random.below(200)));
+        }
+        match self.moves.load(Ordering::Relaxed) {
+            0 => Err("no thread was moved".to_owned()),
+            _ => Ok(()),
         }
     }
 
