@@ -222,11 +222,24 @@ fn panes_come_and_the_terminal_is_restored() {
     assert!(top.ends().contains("\u{1b}[?1049l"));
 }
 
+/// A command with what SIGHUP does to it.
+fn hung_up_by(mut command: Command, disposition: libc::sighandler_t) -> Command {
+    // SAFETY: between fork and exec nothing is called but this, which is allowed there.
+    unsafe {
+        command.pre_exec(move || match libc::signal(libc::SIGHUP, disposition) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+    };
+    command
+}
+
 /// Ctrl-C in raw mode is a key; a signal ends it too, and restores as well.
 #[test]
 fn a_signal_restores_the_terminal() {
     for signal in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGQUIT)] {
-        let mut top = OnTerminal::start(&[], 40, 10);
+        // Whoever runs the tests may ignore SIGHUP, and so would it.
+        let mut top = OnTerminal::start_command(hung_up_by(command(&[]), libc::SIG_DFL), 40, 10);
         top.wait_for(&["nodes"]);
         match signal {
             None => top.press(b"\x03"),
@@ -245,16 +258,9 @@ fn a_signal_restores_the_terminal() {
 fn a_terminal_that_is_gone_ends_it() {
     for ignores in [false, true] {
         for rest_of_a_key in [&b""[..], b"\x1b[<0;"] {
-            let mut child = command(&["--sysroot", MACHINE, "-d", "60"]);
+            let child = command(&["--sysroot", MACHINE, "-d", "60"]);
             let disposition = if ignores { libc::SIG_IGN } else { libc::SIG_DFL };
-            // SAFETY: between fork and exec nothing is called but this, which is allowed there.
-            unsafe {
-                child.pre_exec(move || match libc::signal(libc::SIGHUP, disposition) {
-                    libc::SIG_ERR => Err(std::io::Error::last_os_error()),
-                    _ => Ok(()),
-                })
-            };
-            let mut top = OnTerminal::start_command(child, 80, 24);
+            let mut top = OnTerminal::start_command(hung_up_by(child, disposition), 80, 24);
             top.wait_for(&["[1 nodes]"]);
             top.press(rest_of_a_key);
             std::thread::sleep(Duration::from_millis(200));
