@@ -1,6 +1,11 @@
-"""Fixtures of the tests of nearpage.fleet, where pyarrow is there."""
+"""Fixtures of the tests of nearpage.fleet, where pyarrow is there; what SIGINT does."""
 
 from __future__ import annotations
+
+import signal
+
+# Whoever runs the tests in the background may ignore it, and so would they.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     import pyarrow  # noqa: F401
