@@ -164,10 +164,10 @@ impl<'v, 'a, 'm, P: Platform> Visit<'v, 'a, 'm, P> {
         let Some(cpu) = cpu.filter(|_| free == 0 || self.may_spare(free)) else {
             let mut map = parcel.map();
             let is_home = self.bring_pages(first, &mut map, parcel.pages());
-            if !is_home && is_shared {
-                parcel.leave(&map);
-            }
             if !is_home {
+                if is_shared {
+                    parcel.leave(&map);
+                }
                 return Fate::Stop;
             }
             self.parcels_left -= 1;
