@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-# Whoever runs the tests in the background may ignore it, and so would they.
+# Python inherits that a shell's background jobs ignore SIGINT: some tests interrupt themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:

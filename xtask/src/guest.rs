@@ -135,7 +135,7 @@ fn run_all(arguments: &GuestArgs) -> Result<(), GuestError> {
         let programs = Programs::build(!arguments.short)?;
         return judge(arguments, machine, &kernel, &programs);
     }
-    // What is missing is said before the hour that the rest takes.
+    // All machines take an hour: a kernel that is missing is named before.
     let mut kernels = Vec::new();
     for version in KERNELS {
         match find(version) {

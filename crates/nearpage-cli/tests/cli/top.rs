@@ -238,7 +238,7 @@ fn hung_up_by(mut command: Command, disposition: libc::sighandler_t) -> Command 
 #[test]
 fn a_signal_restores_the_terminal() {
     for signal in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGQUIT)] {
-        // Whoever runs the tests may ignore SIGHUP, and so would it.
+        // `top` would inherit that the tests ignore SIGHUP, as under `nohup`.
         let mut top = OnTerminal::start_command(hung_up_by(command(&[]), libc::SIG_DFL), 40, 10);
         top.wait_for(&["nodes"]);
         match signal {

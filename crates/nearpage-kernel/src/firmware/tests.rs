@@ -368,6 +368,17 @@ impl Writer {
         self.structure.resize(self.structure.len().next_multiple_of(4), 0);
     }
 
+    /// Reserves a MiB for the firmware, at an address below 4 GiB.
+    fn reserve_mib(&mut self, address: u32) {
+        self.begin("reserved-memory");
+        self.cells("#address-cells", &[2]);
+        self.cells("#size-cells", &[2]);
+        self.begin("firmware");
+        self.cells("reg", &[0, address, 0, 0x10_0000]);
+        self.end();
+        self.end();
+    }
+
     fn begin(&mut self, name: &str) {
         self.word(1);
         self.text(name);
@@ -447,13 +458,7 @@ fn tree() -> Vec<u8> {
     writer.property("compatible", b"numa-distance-map-v1\0");
     writer.cells("distance-matrix", &[0, 0, 10, 0, 1, 15, 1, 0, 25, 0, 5, 40]);
     writer.end();
-    writer.begin("reserved-memory");
-    writer.cells("#address-cells", &[2]);
-    writer.cells("#size-cells", &[2]);
-    writer.begin("firmware");
-    writer.cells("reg", &[0, 0x5f00_0000, 0, 0x10_0000]);
-    writer.end();
-    writer.end();
+    writer.reserve_mib(0x5f00_0000);
     writer.end();
     writer.finish()
 }
@@ -486,13 +491,7 @@ fn tree_with(cells: &[u32], change: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.cells("reg", &[3]);
     writer.end();
     writer.end();
-    writer.begin("reserved-memory");
-    writer.cells("#address-cells", &[2]);
-    writer.cells("#size-cells", &[2]);
-    writer.begin("firmware");
-    writer.cells("reg", &[0, 0x4100_0000, 0, 0x10_0000]);
-    writer.end();
-    writer.end();
+    writer.reserve_mib(0x4100_0000);
     writer.end();
     writer.finish()
 }

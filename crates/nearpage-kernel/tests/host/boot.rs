@@ -36,11 +36,17 @@ fn map() -> EarlyMemory<64> {
     memory
 }
 
-#[test]
-fn a_machine_boots() {
-    let _machine = alone();
+/// A machine for one test alone, whose memory is there, on its first CPU.
+fn before_boot() -> impl Drop {
+    let machine = alone();
     memory();
     run_on(0);
+    machine
+}
+
+#[test]
+fn a_machine_boots() {
+    let _machine = before_boot();
     let (mut machine, mut map) = (machine(), map());
     // SAFETY: the memory is an array that no other test uses while this one is alone.
     let boot = unsafe { map.begin::<Played>(&mut machine, AddressMap::X86) };
@@ -90,9 +96,7 @@ fn begun(
 /// SRAT without MADT: memory of two nodes, and no CPU that anybody named.
 #[test]
 fn memory_of_nodes_without_named_cpus_boots() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut machine = Machine::new();
     machine.place_memory(0, 32 * MIB, NodeId(3), false).expect("room");
     machine.place_memory(32 * MIB, 32 * MIB, NodeId(7), false).expect("room");
@@ -105,9 +109,7 @@ fn memory_of_nodes_without_named_cpus_boots() {
 /// A CPU that was added by hand, and placed nowhere.
 #[test]
 fn a_cpu_of_no_node_is_of_the_first() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut machine = Machine::new();
     machine.add_cpu(9, 0).expect("room");
     machine.place_memory(0, 64 * MIB, NodeId(3), false).expect("room");
@@ -118,9 +120,7 @@ fn a_cpu_of_no_node_is_of_the_first() {
 
 #[test]
 fn what_went_to_the_allocator_is_not_early_any_more() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut map = map();
     begun(&mut machine(), &mut map).expect("it is a machine");
     assert_eq!(map.alloc(0x1000, 0x1000), Err(EarlyError::NoRoom { bytes: 0x1000 }));
@@ -130,9 +130,7 @@ fn what_went_to_the_allocator_is_not_early_any_more() {
 /// As `maxmem=1T` of a small virtual machine: metadata of all of it would take more than there is.
 #[test]
 fn more_that_may_be_plugged_in_than_there_is_room_for_boots() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut machine = machine();
     machine.place_memory(1 << 40, 1 << 40, NodeId(2), true).expect("room");
     let mut map = map();
@@ -149,9 +147,7 @@ fn more_that_may_be_plugged_in_than_there_is_room_for_boots() {
 /// "All that is left" is a step, wherever the rest begins.
 #[test]
 fn a_step_may_ask_for_all_that_is_left() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     for first_page in [0, 1] {
         let mut map = EarlyMemory::<8>::new();
         map.add(0, 64 * MIB).expect("room");
@@ -193,9 +189,7 @@ unsafe impl Kernel for High {
 
 #[test]
 fn there_may_be_no_memory_below_4_gib() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut map = EarlyMemory::<8>::new();
     map.add(HIGH + MIB, 63 * MIB).expect("room");
     let mut machine = Machine::new();
@@ -223,9 +217,7 @@ fn there_may_be_no_memory_below_4_gib() {
 /// how much it leaves out.
 #[test]
 fn a_map_that_is_too_long_boots() {
-    let _machine = alone();
-    memory();
-    run_on(0);
+    let _machine = before_boot();
     let mut machine = machine();
     let mut map = EarlyMemory::<64>::new();
     let single = |at: u64| (40 * MIB + at * 0x2000, 0x1000, true);

@@ -10,6 +10,12 @@ use crate::machine::{Played, alone, run_on};
 
 /// The second section begins here, in the midst of the second node.
 const BEYOND: Pfn = Pfn(SECTION_FRAMES as u64);
+const ON_THIS_NODE: Request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE));
+
+/// As many pages as the second node gives.
+fn all(pages: &Pages<'static, Played, ByRings<Played>>) -> impl Iterator<Item = Pfn> {
+    std::iter::from_fn(|| pages.alloc(ON_THIS_NODE).ok())
+}
 
 fn two_nodes() -> Pages<'static, Played, ByRings<Played>> {
     let bounds = [BEYOND.0 / 2, BEYOND.0, BEYOND.0 * 3 / 2];
@@ -35,15 +41,14 @@ fn what_is_cached_is_handed_out_and_not_lost() {
     let _machine = alone();
     run_on(1);
     let pages = two_nodes();
-    let request = Request::new(Order(0), Gfp::KERNEL | Gfp::THISNODE);
-    let mut held: Vec<Pfn> = std::iter::from_fn(|| pages.alloc(request).ok()).collect();
+    let mut held: Vec<Pfn> = all(&pages).collect();
     let mut beyond = 0;
     for _ in 0..100 {
         // From another place each time.
         let middle = held.len() / 7;
         held.rotate_left(middle);
         held.drain(..60).for_each(|page| pages.free(page, Order(0)).expect("it is held"));
-        let cached: Vec<Pfn> = std::iter::from_fn(|| pages.alloc_cached(request)).collect();
+        let cached: Vec<Pfn> = std::iter::from_fn(|| pages.alloc_cached(ON_THIS_NODE)).collect();
         beyond += cached.iter().filter(|&&page| page >= BEYOND).count();
         held.extend(cached);
         let checked = pages.check().expect("every frame is in one place");
@@ -57,10 +62,9 @@ fn a_zone_without_room_to_spare_loses_no_page() {
     let _machine = alone();
     run_on(1);
     let pages = two_nodes();
-    let request = Request::new(Order(0), Gfp::KERNEL | Gfp::THISNODE);
     let mut held = Vec::new();
     for round in 0..20 {
-        held.extend(std::iter::from_fn(|| pages.alloc(request).ok()));
+        held.extend(all(&pages));
         let checked = pages.check().expect("every frame is in one place");
         assert_eq!(checked.allocated.0, held.len() as u64, "round {round}");
         let (first, last) = (held.len() / 2, held.len() / 2 + 60);

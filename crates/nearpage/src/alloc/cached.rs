@@ -20,7 +20,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let (_on, popped) = self.pop(pageset, near.list)?;
-        // Whatever was popped is the caller's, wherever its word lies.
+        // The caller owns a popped page, wherever its word lies.
         let number = popped.frame()?;
         self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
         Some(hand_out(pageset.frames(), number, pageset.held_word(near.list), request.order))

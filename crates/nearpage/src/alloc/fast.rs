@@ -108,7 +108,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         gfp: Gfp,
         popped: Pop,
     ) -> Option<Pfn> {
-        // What was popped is the caller's already.
+        // The caller owns a popped block, whatever room the zone has.
         if popped.frame().is_none() && !has_headroom(pageset, order) {
             return None;
         }

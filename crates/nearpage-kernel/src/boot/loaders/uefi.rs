@@ -17,10 +17,13 @@ where
 {
     const FREE: [MemoryType; 3] =
         [MemoryType::CONVENTIONAL, MemoryType::BOOT_SERVICES_CODE, MemoryType::BOOT_SERVICES_DATA];
-    let entry = |of: &MemoryDescriptor| match of.page_count.checked_mul(PAGE) {
-        Some(bytes) => (of.phys_start, bytes, FREE.contains(&of.ty)),
-        // Bytes that no word holds wrap around, wherever they begin.
-        None => (of.phys_start.max(1), u64::MAX, FREE.contains(&of.ty)),
+    let entry = |of: &MemoryDescriptor| {
+        let (start, bytes) = match of.page_count.checked_mul(PAGE) {
+            Some(bytes) => (of.phys_start, bytes),
+            // Bytes that no word holds wrap around, wherever they begin.
+            None => (of.phys_start.max(1), u64::MAX),
+        };
+        (start, bytes, FREE.contains(&of.ty))
     };
     memory.add_map(map.into_iter().map(entry));
 }
