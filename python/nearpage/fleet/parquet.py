@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Union
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, StoreError
@@ -85,6 +86,7 @@ class EventFile:
     def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
         self.place = place
         with self._judged():
+            # Headers of pages and the footer have no checksums, and pyarrow believes both: see what is checked of what it reads.
             self._file = pq.ParquetFile(source, page_checksum_verification=True)
         names = self._file.schema_arrow.names
         kinds = {name: self._file.schema_arrow.field(name).type for name in names}
@@ -113,7 +115,13 @@ class EventFile:
         rows = min(rows, max(len(self), 1))
         self._check(columns)
         with self._judged():
-            yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+            read = 0
+            for batch in self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                for column in batch.columns:
+                    _check_dictionary(column)
+                read += batch.num_rows
+                yield batch
+            self._check_rows(read, columns)
 
     def _check(self, columns: list[str] | None) -> None:
         """The reader of Parquet leaves out columns that there are not, without a word."""
@@ -122,12 +130,22 @@ class EventFile:
                 expected = f"some of {', '.join(COLUMNS)}"
                 raise ArgumentError(f"columns: there is no column {name!r}, expected {expected}", "columns", expected)
 
+    def _check_rows(self, rows: int, columns: list[str] | None) -> None:
+        """Of no columns there are no rows."""
+        if (columns is None or columns) and rows != len(self):
+            raise pa.ArrowInvalid(f"it gives {rows} rows, and says that it has {len(self)}")
+
     def to_arrow(self, columns: list[str] | None = None) -> pa.Table:
         self._check(columns)
         with self._judged():
             # Not all at once: Ctrl-C is heard between groups.
             groups = [self._file.read_row_group(at, columns=columns) for at in range(self._file.num_row_groups)]
-            return pa.concat_tables(groups) if groups else self._file.read(columns=columns)
+            table = pa.concat_tables(groups) if groups else self._file.read(columns=columns)
+            for column in table.columns:
+                for chunk in column.chunks:
+                    _check_dictionary(chunk)
+            self._check_rows(table.num_rows, columns)
+            return table
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
         return self.to_arrow(columns).to_pandas()
@@ -143,3 +161,13 @@ class EventFile:
 
     def __repr__(self) -> str:
         return f"EventFile({self.place!r}, {len(self)} events)"
+
+
+def _check_dictionary(column: pa.Array) -> None:
+    """A column of texts uses none that its dictionary lacks: who reads one looks beyond the dictionary's end."""
+    if not pa.types.is_dictionary(column.type):
+        return
+    used = pc.min_max(column.indices)
+    least, most = used["min"].as_py(), used["max"].as_py()
+    if least is not None and not 0 <= least <= most < len(column.dictionary):
+        raise pa.ArrowInvalid(f"a dictionary of {len(column.dictionary)} texts, of which number {most} is used")
