@@ -67,7 +67,7 @@ unsafe impl<K: Kernel, const EARLY: usize> Sync for Heap<K, EARLY> {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HeapError {
-    /// It was started before.
+    /// Somebody started it before, or tried to and failed.
     Twice,
     /// The slab allocator could not be made.
     Build(BuildError),
@@ -78,7 +78,7 @@ pub enum HeapError {
 impl core::fmt::Display for HeapError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Twice => f.write_str("the heap was started before; once is accepted"),
+            Self::Twice => f.write_str("the heap was started before, or a start of it failed; one start is accepted"),
             Self::Build(error) => write!(f, "the heap's slab allocator: {error}"),
             Self::Create(error) => write!(f, "the heap's size classes: {error}"),
         }
