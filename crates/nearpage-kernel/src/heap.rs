@@ -78,7 +78,9 @@ pub enum HeapError {
 impl core::fmt::Display for HeapError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Twice => f.write_str("the heap was started before, or a start of it failed; one start is accepted"),
+            Self::Twice => f.write_str(
+                "the heap was started before, or a start of it failed; one start is accepted",
+            ),
             Self::Build(error) => write!(f, "the heap's slab allocator: {error}"),
             Self::Create(error) => write!(f, "the heap's size classes: {error}"),
         }

@@ -1,19 +1,21 @@
 """Events in Parquet: the columns of :meth:`nearpage.Bundle.events`, each in the encoding that suits it.
 
 Times and frames are written as differences and as streams of bytes; texts, tasks and orders by dictionaries; pages are packed by
-zstd. Rows are read and written a group at a time, so that memory does not grow with the trace.
+zstd. Rows are read and written a group at a time, so that memory does not grow with the trace. The footer has sums of all that is
+before it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Union
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, StoreError
@@ -43,6 +45,10 @@ _ALWAYS = ("time", "cpu", "event", "pid", "comm")
 _ENCODINGS = {"time": "DELTA_BINARY_PACKED", "pfn": "BYTE_STREAM_SPLIT"}
 _LEVEL = 9
 
+#: What a file says of itself: the bytes before its footer, and a CRC-32 of each block of them.
+_SUMS = b"nearpage.sums"
+_BLOCK = 1 << 16
+
 
 def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | None = None) -> int:
     """Writes events, tables of which the columns are :data:`COLUMNS`: how many there were."""
@@ -56,7 +62,7 @@ def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | N
         compression_level=_LEVEL,
         use_dictionary=[name for name in COLUMNS if name not in _ENCODINGS],
         column_encoding=_ENCODINGS,
-        # The reader of Parquet takes most flipped bits for other values.
+        # For other readers. Those sums leave out the pages' headers, which have ours.
         write_page_checksum=True,
     ) as writer:
         waiting: list[pa.Table] = []
@@ -77,7 +83,56 @@ def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | N
             if rows >= ROWS:
                 flush()
         flush()
+        # All but the footer is written.
+        with open(path, "rb") as written:
+            sums = [zlib.crc32(block) for block in iter(lambda: written.read(_BLOCK), b"")]
+            length = written.tell()
+        writer.add_key_value_metadata({_SUMS: f"{length} {''.join(f'{of:08x}' for of in sums)}"})
     return count
+
+
+class _Summed(io.RawIOBase):
+    """A file whose bytes are compared with their sums when they are read.
+
+    The reader of Parquet takes a flipped bit in a page's header for other values, or for a shorter dictionary.
+    """
+
+    def __init__(self, file: pa.NativeFile, sums: bytes) -> None:
+        length, digits = sums.split(b" ")
+        self._length = int(length)
+        self._sums = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+        self._size = file.size()
+        if not 0 <= self._length <= self._size or len(self._sums) != -(-self._length // _BLOCK):
+            raise pa.ArrowInvalid(f"of {self._length} bytes it has {len(self._sums)} sums")
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> memoryview:
+        begin = min(self._at, self._size)
+        end = self._size if size < 0 else min(begin + size, self._size)
+        # Whole blocks.
+        first, last = begin // _BLOCK, -(-end // _BLOCK)
+        self._file.seek(first * _BLOCK)
+        content = memoryview(self._file.read(last * _BLOCK - first * _BLOCK))
+        for block in range(first, min(last, len(self._sums))):
+            from_, to = block * _BLOCK, min((block + 1) * _BLOCK, self._length)
+            if zlib.crc32(content[from_ - first * _BLOCK : to - first * _BLOCK]) != self._sums[block]:
+                raise pa.ArrowInvalid(f"bytes {from_} to {to} are not those that were written")
+        self._at = end
+        return content[begin - first * _BLOCK : end - first * _BLOCK]
 
 
 class EventFile:
@@ -86,14 +141,22 @@ class EventFile:
     def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
         self.place = place
         with self._judged():
-            # Headers of pages and the footer have no checksums, and pyarrow believes both: see what is checked of what it reads.
-            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+            file = pa.OSFile(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else pa.PythonFile(source, "r")
+            metadata = pq.read_metadata(file)
+            # Files of earlier versions have no sums.
+            sums = (metadata.metadata or {}).get(_SUMS)
+            summed = file if sums is None else _Summed(file, sums)
+            self._file = pq.ParquetFile(summed, metadata=metadata, page_checksum_verification=True)
         names = self._file.schema_arrow.names
         kinds = {name: self._file.schema_arrow.field(name).type for name in names}
         wrong = [name for name, kind in COLUMNS.items() if kinds.get(name) != kind]
         if wrong:
             expected = ", ".join(f"{name} ({kind})" for name, kind in COLUMNS.items() if name in wrong)
             raise StoreError(f"{place}: is no table of events, expected the columns {expected}", place, expected)
+        with self._judged():
+            groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+            if min([metadata.num_rows, *groups]) < 0 or sum(groups) != metadata.num_rows:
+                raise pa.ArrowInvalid(f"it has {metadata.num_rows} rows, and its groups {sum(groups)}")
 
     @contextlib.contextmanager
     def _judged(self) -> Iterator[None]:
@@ -117,8 +180,6 @@ class EventFile:
         with self._judged():
             read = 0
             for batch in self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
-                for column in batch.columns:
-                    _check_dictionary(column)
                 read += batch.num_rows
                 yield batch
             self._check_rows(read, columns)
@@ -141,9 +202,6 @@ class EventFile:
             # Not all at once: Ctrl-C is heard between groups.
             groups = [self._file.read_row_group(at, columns=columns) for at in range(self._file.num_row_groups)]
             table = pa.concat_tables(groups) if groups else self._file.read(columns=columns)
-            for column in table.columns:
-                for chunk in column.chunks:
-                    _check_dictionary(chunk)
             self._check_rows(table.num_rows, columns)
             return table
 
@@ -161,13 +219,3 @@ class EventFile:
 
     def __repr__(self) -> str:
         return f"EventFile({self.place!r}, {len(self)} events)"
-
-
-def _check_dictionary(column: pa.Array) -> None:
-    """A column of texts uses none that its dictionary lacks: who reads one looks beyond the dictionary's end."""
-    if not pa.types.is_dictionary(column.type):
-        return
-    used = pc.min_max(column.indices)
-    least, most = used["min"].as_py(), used["max"].as_py()
-    if least is not None and not 0 <= least <= most < len(column.dictionary):
-        raise pa.ArrowInvalid(f"a dictionary of {len(column.dictionary)} texts, of which number {most} is used")

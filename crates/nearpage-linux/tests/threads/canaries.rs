@@ -86,8 +86,13 @@ fn sound_storages_pass_and_broken_ones_do_not() {
             println!("{canary}: skipped, no restartable sequences");
             continue;
         }
-        let (passed, said) = passes(canary);
-        println!("{canary}: {said}");
-        assert_eq!(passed, is_sound, "{canary}: {said}");
+        // A race has to happen: on a busy machine not every second has one.
+        let attempts = if is_sound { 1 } else { 10 };
+        let mut attempts = (0..attempts).map(|_| passes(canary));
+        let has_passed = attempts.all(|(passed, said)| {
+            println!("{canary}: {said}");
+            passed
+        });
+        assert_eq!(has_passed, is_sound, "{canary}");
     }
 }
