@@ -10,7 +10,7 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use pyo3::exceptions::PyModuleNotFoundError;
+use pyo3::exceptions::{PyImportError, PyModuleNotFoundError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -199,6 +199,10 @@ fn cell<'py>(py: Python<'py>, column: &ArrayRef, row: usize) -> PyResult<Bound<'
 /// A package that this one does not need until now. Where it is not, the error says how it comes.
 pub(crate) fn needed<'py>(py: Python<'py>, package: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(package).map_err(|error| {
+        // An interrupt, as of Ctrl-C, may come while it loads.
+        if !error.is_instance_of::<PyImportError>(py) {
+            return error;
+        }
         let brings = match package {
             "pandas" | "pyarrow" => "nearpage[pandas]",
             other => other,

@@ -10,7 +10,7 @@ use clap::Args;
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 6] =
-    ["maturin>=1.9,<2", "pytest", "pytest-xdist>=3", "numpy", "pandas>=2", "pyarrow>=16"];
+    ["maturin>=1.9,<2", "pytest", "pytest-xdist>=3", "numpy", "pandas>=2", "pyarrow>=17"];
 const LONG: [&str; 12] = [
     "polars",
     "duckdb",

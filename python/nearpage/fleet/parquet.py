@@ -125,14 +125,15 @@ class _Summed(io.RawIOBase):
         end = self._size if size < 0 else min(begin + size, self._size)
         # Whole blocks.
         first, last = begin // _BLOCK, -(-end // _BLOCK)
-        self._file.seek(first * _BLOCK)
-        content = memoryview(self._file.read(last * _BLOCK - first * _BLOCK))
+        start = first * _BLOCK
+        self._file.seek(start)
+        content = memoryview(self._file.read(last * _BLOCK - start))
         for block in range(first, min(last, len(self._sums))):
             from_, to = block * _BLOCK, min((block + 1) * _BLOCK, self._length)
-            if zlib.crc32(content[from_ - first * _BLOCK : to - first * _BLOCK]) != self._sums[block]:
+            if zlib.crc32(content[from_ - start : to - start]) != self._sums[block]:
                 raise pa.ArrowInvalid(f"bytes {from_} to {to} are not those that were written")
         self._at = end
-        return content[begin - first * _BLOCK : end - first * _BLOCK]
+        return content[begin - start : end - start]
 
 
 class EventFile:
