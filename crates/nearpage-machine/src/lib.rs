@@ -45,6 +45,7 @@
 //! print because it changes between two reads is no error but a [`Note`].
 #![warn(missing_debug_implementations)]
 
+mod beneath;
 #[cfg(feature = "catalog")]
 pub mod catalog;
 mod description;
@@ -72,6 +73,7 @@ pub mod text;
 mod tree;
 pub mod work;
 
+pub use beneath::open_beneath;
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
 pub use document::MachineDocument;
@@ -81,7 +83,7 @@ pub use machine::{
     KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
 };
 #[cfg(feature = "archive")]
-pub use packing::{Packing, read_tar_files};
+pub use packing::{Packing, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
 pub use shown::{Shown, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
