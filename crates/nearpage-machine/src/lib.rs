@@ -85,6 +85,6 @@ pub use machine::{
 #[cfg(feature = "archive")]
 pub use packing::{Packing, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
-pub use shown::{Shown, shown};
+pub use shown::{Shown, commands_terminal, escaped, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
 pub use tree::{FILE_BYTES_MAX, FileTree, FolderTree, MemoryTree, is_machine_file};
