@@ -216,7 +216,7 @@ impl<'a> Zones<'a> {
         }
         let request = check.order.pages().0;
         // What must be free is more than the mark and the reserve, and the block's other pages.
-        let mut mark = self.needed(check).0.saturating_sub(request + check.reserve.0);
+        let mut mark = self.needed(check).0.saturating_sub(request.saturating_add(check.reserve.0));
         let mut left = check.free.0.saturating_sub(request - 1);
         for (order, blocks) in zone.blocks.iter().enumerate().take(check.order.0.into()) {
             left = left.saturating_sub(blocks.count.saturating_mul(1 << order));
