@@ -118,10 +118,7 @@ fn figures_out_of_range_are_named_and_not_known() {
     ] {
         let found = explained(from, &to);
         names(&found, line, &to);
-        assert_eq!(
-            (rule(&found, "Normal"), rule(&found, "DMA")),
-            (expected, Rule::LowmemReserve)
-        );
+        assert_eq!((rule(&found, "Normal"), rule(&found, "DMA")), (expected, Rule::LowmemReserve));
     }
     let found = explained("0 1907 7941 7941 7941", &format!("0 1907 {LARGE}"));
     names(&found, 7, LARGE);

@@ -137,7 +137,12 @@ const FILES: [(&str, &str, &str, &[&str]); 19] = [
     ("4.12-x86_64-after-kill", "passes", "DMA32", &["passes", "passes"]),
     ("4.15-i386-oom", "watermark", "HighMem", &["watermark", "lowmem_reserve", "lowmem_reserve"]),
     // DMA32 is 33 pages above its mark and the 663 that it keeps; blocks for urgent requests prove that 512 more are reserved.
-    ("5.3-x86_64-nowait", "watermark", "Normal", &["watermark", "lowmem_reserve", "lowmem_reserve"]),
+    (
+        "5.3-x86_64-nowait",
+        "watermark",
+        "Normal",
+        &["watermark", "lowmem_reserve", "lowmem_reserve"],
+    ),
     // A defect of that kernel killed although nothing was short: no rule of the page allocator explains it.
     ("5.7-i386-oom-user", "passes", "Normal", &["passes", "passes", "passes"]),
     // A fault that found no memory asks anew without any flags.
