@@ -176,7 +176,7 @@ class SlowFiles:
 
 
 def slow_store(store: fleet.Store) -> fleet.Store:
-    return fleet.Store(SlowFiles(store.files), store.url, {})  # type: ignore[arg-type]
+    return fleet.Store(SlowFiles(store.files), store.url, {})
 
 
 def test_threads_with_a_slow_store_do_not_mix_loads(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
