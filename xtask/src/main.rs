@@ -5,6 +5,7 @@ mod census;
 mod guest;
 mod install;
 mod kernel;
+mod lines;
 mod loom;
 mod miri;
 mod opponents;
@@ -38,6 +39,8 @@ enum Command {
     Guest(guest::GuestArgs),
     Install(install::InstallArgs),
     Kernel(kernel::KernelArgs),
+    /// Count lines of Rust by package and concern, tests apart: some seconds
+    Lines,
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
         Command::Install(arguments) => install::install(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
+        Command::Lines => lines::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
