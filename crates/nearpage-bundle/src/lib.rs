@@ -29,6 +29,7 @@
 //! The rules are those of Linux 6.1, 6.12 and 6.18, of 6.6 for pagesets. Another kernel gets the nearest rules, and
 //! [`predict::KernelModel`] says so. Zones of 32-bit processors (HighMem) are refused.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 pub mod predict;
 mod recording;

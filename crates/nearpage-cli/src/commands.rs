@@ -33,6 +33,7 @@ use nearpage_linux::EnvironmentError;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 
+use crate::escaping::Escaping;
 use crate::terminal;
 
 /// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
@@ -266,10 +267,11 @@ fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
 
 /// A reader that has seen enough (`| head`) is no failure.
 fn write_output(
-    write: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<Escaping<StdoutLock<'_>>>) -> io::Result<()>,
 ) -> Result<(), CommandError> {
     HAS_PRINTED.store(true, Ordering::Relaxed);
-    let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, io::stdout().lock());
+    let output = Escaping::new(io::stdout().lock());
+    let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, output);
     match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

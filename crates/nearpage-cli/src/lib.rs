@@ -13,10 +13,12 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`commands`] | [`run`](commands::run()), and a module for each command: what it accepts, and what can go wrong |
+//! | `escaping` | the door for text to standard output |
 //! | `terminal` | notes, errors and progress, on standard error |
 //!
 //! **Cost and limits.** Linux only. `nearpage --help` says what each command takes; most of them run in seconds. The crate
 //! has no features.
 
 pub mod commands;
+mod escaping;
 mod terminal;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anstyle::{AnsiColor, Style};
 use clap::{ColorChoice, ValueEnum};
 use indicatif::ProgressBar;
+use nearpage_machine::escaped;
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -47,7 +48,7 @@ pub fn note(text: impl Display) {
 
 /// Shows a report on standard error, where standard output belongs to another program. Nobody may be listening.
 pub fn report(text: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    _ = io::stderr().write_all(escaped(text).as_bytes());
 }
 
 /// Shows why something failed.
@@ -55,9 +56,10 @@ pub fn error(text: impl Display) {
     line(format_args!("{BAD}nearpage:{BAD:#}"), text);
 }
 
-/// Writes one line with one call, so that lines of threads do not mix. If nobody listens, the program goes on.
+/// Writes one line with one call, so that lines of threads do not mix. If nobody listens, the program goes on. The text
+/// may have words of strangers: only the head has colours.
 fn line(head: impl Display, text: impl Display) {
-    let line = format!("{head} {text}\n");
+    let line = format!("{head} {}\n", escaped(&text.to_string()));
     _ = anstream::stderr().write_all(line.as_bytes());
 }
 

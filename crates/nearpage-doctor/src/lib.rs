@@ -24,6 +24,7 @@
 //! Some dozens of small files are read. A file that cannot be understood is a finding itself, and the others are judged
 //! all the same. What a copy does not have is not judged.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 mod allowed;
 mod facts;

@@ -27,6 +27,7 @@
 //! The log is streamed: memory is bounded by the unfinished reports, 16 at most. A report is a moment: the kernel prints
 //! its numbers after the refusal, and not of one instant. Sizes of pages are those of the smallest free blocks.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 mod explanation;
 mod mode;

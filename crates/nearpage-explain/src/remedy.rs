@@ -176,7 +176,10 @@ impl Tried<'_> {
         let check = self.zones.check(self.row);
         let more = self.zones.needed(&check).0.saturating_sub(check.free.0);
         let kib = self.zones.kib(more);
-        let helps = self.passes(&WatermarkCheck { free: PageCount(check.free.0 + more), ..check });
+        let helps = self.passes(&WatermarkCheck {
+            free: PageCount(check.free.0.saturating_add(more)),
+            ..check
+        });
         let text = match helps {
             Helps::Yes => format!(
                 "{kib} KiB more free, by reclaim or an end of a process, and the zone gives"

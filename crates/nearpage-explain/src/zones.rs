@@ -5,6 +5,9 @@ use nearpage::{Gfp, Migratetype, Order, PageCount};
 
 use crate::report::{Report, ZoneRow};
 
+/// More pages than any machine has addresses for. Sums of figures of a damaged log stay sums.
+const PAGES_MOST: u64 = 1 << 52;
+
 /// Which zones a kernel was built with, lowest first. A report prints those that have memory; how many columns
 /// `lowmem_reserve[]` has says which others there are.
 const BUILT_WITH: [&[&str]; 12] = [
@@ -144,18 +147,20 @@ impl<'a> Zones<'a> {
         // What is reserved and not free is not to be subtracted twice.
         let urgent =
             self.pages(zone.free_highatomic.unwrap_or(zone.reserved_highatomic).min(zone.free));
-        let free = self.pages(zone.free.saturating_sub(cma));
+        let free = PageCount(self.pages(zone.free.saturating_sub(cma)).0.min(PAGES_MOST));
         // Before 6.4 only who cannot wait had a right to it; the core's rule asks whether there is any right.
         let is_kept = self.report.version().is_some_and(|version| version < (6, 4))
             && !self.flags.intersects(AllocFlags::NON_BLOCK | AllocFlags::OOM);
         let boost = self.pages(zone.boost.unwrap_or(0));
-        let min = self.pages(zone.min);
+        let min = PageCount(self.pages(zone.min).0.min(PAGES_MOST));
         WatermarkCheck {
             free: if is_kept { PageCount(free.0.saturating_sub(urgent.0)) } else { free },
             free_high_atomic: if is_kept { PageCount(0) } else { urgent },
             mark: min,
             boost: PageCount(if self.ignores_boost() { boost.0.min(min.0) } else { 0 }),
-            reserve: PageCount(zone.reserve.get(self.highest()).copied().unwrap_or(0)),
+            reserve: PageCount(
+                zone.reserve.get(self.highest()).copied().unwrap_or(0).min(PAGES_MOST),
+            ),
             order: self.order,
             flags: self.flags,
         }
@@ -216,7 +221,7 @@ impl<'a> Zones<'a> {
         }
         let request = check.order.pages().0;
         // What must be free is more than the mark and the reserve, and the block's other pages.
-        let mut mark = self.needed(check).0.saturating_sub(request + check.reserve.0);
+        let mut mark = self.needed(check).0.saturating_sub(request.saturating_add(check.reserve.0));
         let mut left = check.free.0.saturating_sub(request - 1);
         for (order, blocks) in zone.blocks.iter().enumerate().take(check.order.0.into()) {
             left = left.saturating_sub(blocks.count.saturating_mul(1 << order));

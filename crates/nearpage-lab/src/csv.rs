@@ -1,5 +1,7 @@
 //! Figures as comma-separated values.
 
+use nearpage_machine::escaped;
+
 use crate::report::Report;
 
 /// All figures of reports as comma-separated values: `scenario,row,column,reference,model,verdict`.
@@ -35,11 +37,17 @@ pub fn csv(reports: &[Report]) -> String {
     text
 }
 
+/// A field. Spreadsheets take one that begins like a formula for one, wherever the text came from: such a one gets an
+/// apostrophe before it. What would command a terminal is escaped.
 fn quoted(field: &str) -> String {
+    let mut field = escaped(field).into_owned();
+    if field.starts_with(['=', '+', '-', '@', '\t']) {
+        field.insert(0, '\'');
+    }
     if field.contains([',', '"', '\n']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
-        field.to_owned()
+        field
     }
 }
 
@@ -54,7 +62,8 @@ mod tests {
         report.row("r, \"1\"", "c", 2.0, 3.0, Tolerance::Absolute(0.5));
         report.hold("h", 1.5, false);
         report.count("n", 7.0);
-        let expected = "scenario,row,column,reference,model,verdict\na,\"r, \"\"1\"\"\",c,2,3,off by\na,h,,,1.5,fails\na,n,,,7,count\n";
+        report.count("=1+1, \u{1b}[0m", 7.0);
+        let expected = "scenario,row,column,reference,model,verdict\na,\"r, \"\"1\"\"\",c,2,3,off by\na,h,,,1.5,fails\na,\"'=1+1, \\u001b[0m\",,,7,count\na,n,,,7,count\n";
         assert_eq!(csv(&[report]), expected);
     }
 }

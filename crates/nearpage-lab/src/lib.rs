@@ -25,6 +25,7 @@
 //! nodes and 96 GB takes some hundred MiB. **Limits.** LLC misses of the workload, prefetching, address translation and
 //! reclaim are not modelled; a scenario's notes say what is calibrated and what is not claimed.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 pub mod catalog;
 mod csv;

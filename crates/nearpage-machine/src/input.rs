@@ -204,7 +204,9 @@ fn tree_below(folder: &Path) -> PathBuf {
         return folder.into();
     }
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut trees = entries.map(|entry| entry.path()).filter(|path| holds_tree(path));
+    // A link to a folder elsewhere is none of its folders.
+    let own = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut trees = own.map(|entry| entry.path()).filter(|path| holds_tree(path));
     match (trees.next(), trees.next()) {
         (Some(tree), None) => tree,
         _ => folder.into(),

@@ -45,6 +45,7 @@
 //! print because it changes between two reads is no error but a [`Note`].
 #![warn(missing_debug_implementations)]
 
+mod beneath;
 #[cfg(feature = "catalog")]
 pub mod catalog;
 mod description;
@@ -72,6 +73,7 @@ pub mod text;
 mod tree;
 pub mod work;
 
+pub use beneath::open_beneath;
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
 pub use document::MachineDocument;
@@ -81,8 +83,8 @@ pub use machine::{
     KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
 };
 #[cfg(feature = "archive")]
-pub use packing::{Packing, read_tar_files};
+pub use packing::{Packing, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
-pub use shown::{Shown, shown};
+pub use shown::{Shown, commands_terminal, escaped, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
 pub use tree::{FILE_BYTES_MAX, FileTree, FolderTree, MemoryTree, is_machine_file};

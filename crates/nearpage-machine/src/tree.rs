@@ -1,11 +1,12 @@
 //! Where the files of /sys and /proc come from: this machine, a copied folder, or an archive.
 
 use std::collections::BTreeMap;
-use std::fs::{self, FileType, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::beneath::{is_absent, names_beneath, open_beneath};
 use crate::shown::shown;
 
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
@@ -23,7 +24,7 @@ pub trait FileTree {
     fn display(&self, path: &str) -> String;
 }
 
-/// A folder: `/` for this machine, or a copy of one.
+/// A folder: `/` for this machine, or a copy of one, which may be anybody's: its files are opened beneath it.
 #[derive(Clone, Debug)]
 pub struct FolderTree {
     root: PathBuf,
@@ -36,14 +37,23 @@ impl FolderTree {
     }
 }
 
-impl FileTree for FolderTree {
-    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+impl FolderTree {
+    /// Opens a file; `None` where there is none. The links of this machine are its own: they are followed anywhere.
+    fn open(&self, path: &str) -> io::Result<Option<File>> {
+        if self.root != Path::new("/") {
+            return found(open_beneath(&self.root, path)).map(Option::flatten);
+        }
         let path = self.root.join(path);
         let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
         check_kind(metadata.file_type())?;
         // Reading a device must not wait either.
-        let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let Some(file) = found(open)? else { return Ok(None) };
+        found(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path))
+    }
+}
+
+impl FileTree for FolderTree {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open(path)? else { return Ok(None) };
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
         if content.len() as u64 > FILE_BYTES_MAX {
@@ -56,12 +66,7 @@ impl FileTree for FolderTree {
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        let Some(entries) = found(fs::read_dir(self.root.join(path)))? else {
-            return Ok(Vec::new());
-        };
-        // Names in sysfs are ASCII: other names are skipped.
-        let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name().into_string());
-        entries.map(name).filter_map(|name| name.map(Result::ok).transpose()).collect()
+        names_beneath(&self.root, path)
     }
 
     fn display(&self, path: &str) -> String {
@@ -157,13 +162,6 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Whether a file does not exist. Sysfs answers ENODEV or ENXIO for the file of a device that was removed since the
-/// folder was listed.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
@@ -213,13 +211,13 @@ mod tests {
         // SAFETY: the name is a string that lives through the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let _socket = UnixListener::bind(folder.path().join("meminfo")).unwrap();
-        symlink("/dev/null", folder.path().join("hidden")).unwrap();
+        symlink("/dev/null", folder.path().join("link")).unwrap();
         let refused = |path: &str| {
             let error = Source::new(&tree).read(path).unwrap_err().to_string();
             error.strip_prefix(folder.path().to_str().unwrap()).unwrap().to_owned()
         };
         assert_eq!(refused("zoneinfo"), "/zoneinfo: a FIFO, expected a regular file");
         assert_eq!(refused("meminfo"), "/meminfo: a socket, expected a regular file");
-        assert_eq!(tree.read("hidden").unwrap().unwrap(), b"");
+        assert!(refused("link").starts_with("/link: a link that leads out of the folder"));
     }
 }

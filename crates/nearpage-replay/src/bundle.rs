@@ -1,12 +1,12 @@
 //! A bundle: its captures, which are kept, and its trace and samples, which are too long for that.
 
-use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use nearpage_bundle::{BundleError, Recording, RecordingKind};
-use nearpage_machine::shown;
 use nearpage_machine::work::Stopped;
+use nearpage_machine::{each_tar_file, open_beneath, shown};
 use nearpage_trace::{TraceError, unpacked};
 
 use crate::error::ReplayError;
@@ -143,8 +143,9 @@ impl Bundle {
         match (&self.trace, &self.place) {
             (Some(packed), _) | (None, Place::Archive(packed)) => packed.bytes(),
             (None, Place::Folder(folder)) => {
-                let mut sizes =
-                    TRACE_NAMES.iter().filter_map(|name| fs::metadata(folder.join(name)).ok());
+                let mut sizes = TRACE_NAMES
+                    .iter()
+                    .filter_map(|name| open_beneath(folder, name).ok()??.metadata().ok());
                 sizes.next().map_or(0, |file| file.len())
             }
         }
@@ -161,8 +162,9 @@ impl Bundle {
         f: impl FnOnce(&str, &mut dyn Read) -> Result<R, ReplayError>,
     ) -> Result<R, ReplayError> {
         let read = |name: String, file: &mut dyn Read| {
-            let mut text = unpacked(file).map_err(|error| unpack_error(&name, error))?;
-            f(&name, &mut text)
+            let text = unpacked(file).map_err(|error| unpack_error(&name, error))?;
+            // The file of a binary trace has been read by now, and a packed one may be short: the text is what takes time.
+            f(&name, &mut watch.aside(text))
         };
         let done = match &self.trace {
             Some(packed) => read(packed.name().into(), &mut watch.pass(packed.reader())),
@@ -203,13 +205,14 @@ impl Bundle {
         let archive = match &self.place {
             Place::Archive(packed) => packed,
             Place::Folder(folder) => {
-                for path in names.iter().map(|name| folder.join(name)) {
-                    match open_file(&path) {
-                        Ok(file) => {
+                for name in names {
+                    let path = folder.join(name);
+                    match open_beneath(folder, name) {
+                        Ok(Some(file)) => {
                             return f(shown(&path).to_string(), &mut watched(Box::new(file)))
                                 .map(Some);
                         }
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Ok(None) => {}
                         Err(error) => return Err(unreadable(&path, error)),
                     }
                 }
@@ -218,27 +221,18 @@ impl Bundle {
         };
         let broken = |error| unpack_error(&self.name, error);
         let file = watched(Box::new(archive.reader()));
-        let mut archive = tar::Archive::new(unpacked(file).map_err(broken)?);
-        for entry in archive.entries().map_err(broken)? {
-            let mut entry = entry.map_err(broken)?;
-            let path = entry.path().map_err(broken)?.into_owned();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if names.contains(&name) && entry.header().entry_type().is_file() {
-                let name = format!("{}: {}", self.name, shown(&path));
-                return f(name, &mut entry).map(Some);
-            }
+        let (mut f, mut done) = (Some(f), None);
+        let found = each_tar_file(unpacked(file).map_err(broken)?, |path, content| {
+            let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
+            let Some(f) = f.take_if(|_| is_wanted) else { return Ok(ControlFlow::Continue(())) };
+            done = Some(f(format!("{}: {}", self.name, shown(path)), content));
+            Ok(ControlFlow::Break(()))
+        });
+        match done {
+            Some(done) => done.map(Some),
+            None => found.map(|()| None).map_err(broken),
         }
-        Ok(None)
     }
-}
-
-/// Opens a file of a folder. Opening a FIFO would wait for a writer.
-fn open_file(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        let message = "not a regular file, which the files of a bundle are";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    File::open(path)
 }
 
 /// What was read until the observer asked for an end is part of a file, and no answer.

@@ -75,6 +75,7 @@
 //! Traces are of kernels with pages of 4 KiB: pageblocks of order 9. CMA counts as movable. Memory policies are in no event ([`ZoneChoice::Recorded`]
 //! goes by the recorded pages instead).
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 mod blocks;
 pub mod bound;

@@ -31,6 +31,7 @@
 //! **Cost.** A page is a string in memory until it is written; the page of a scenario takes milliseconds. **Limits.** A
 //! plot shows what it is given: thinning long series is up to the caller. The crate has no features.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 mod charts;
 pub mod explain;

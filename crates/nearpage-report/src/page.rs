@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use nearpage_machine::escaped;
 
 /// Where the figures of a page come from.
 #[derive(Clone, Debug)]
@@ -51,7 +52,8 @@ pub(super) fn page(title: &str, origin: &Origin, body: Markup) -> String {
             }
         }
     };
-    page.into_string()
+    // Who shows the page's source on a terminal is commanded by nothing in it.
+    escaped(&page.into_string()).into_owned()
 }
 
 /// A table in a box of its own, which scrolls if the page is narrow.

@@ -26,6 +26,7 @@
 //! A screen is drawn once for each sample and each key; lines are made for the rows that fit on it, not for the machine's.
 //! A terminal that is smaller than 20 columns or 4 lines shows what fits. Only ASCII is written.
 #![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
 
 mod details;
 mod feed;

@@ -156,8 +156,13 @@ impl<F> Lines<'_, F> {
     }
 
     fn other_line(&mut self, line: &[u8]) -> Result<(), TraceError> {
-        if let Some(at) = line.iter().position(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
-        {
+        // Names of tasks may have any byte but zero, ends of lines among them: the half of such a name is no damage behind the
+        // first event.
+        let is_damage = |&byte: &u8| match self.counts.events {
+            0 => byte < b' ' && byte != b'\t' || byte == 0x7f,
+            _ => byte == 0,
+        };
+        if let Some(at) = line.iter().position(is_damage) {
             let mut error = self.syntax(line, EXPECTED);
             if let TraceError::Syntax { offset, .. } = &mut error {
                 *offset += at as u64;
@@ -267,6 +272,17 @@ mod tests {
             Ok(())
         });
         assert_eq!((counts.unwrap().bytes, events), (TEXT.len() as u64, 5));
+    }
+
+    #[test]
+    fn a_name_with_an_end_of_a_line_spoils_nothing_else() {
+        let spoilt = TEXT.replace(
+            "my task-8   [001] .....  1.000002",
+            "\x1b[31m\nX\x1bc-8   [001] .....  1.000002",
+        );
+        let (counts, offsets) = read(spoilt.as_bytes());
+        let counts = counts.unwrap();
+        assert_eq!((counts.events, counts.other_lines, offsets.len()), (5, 2, 5));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -198,9 +198,17 @@ impl Server {
     fn answer(&mut self, write: &mut impl FnMut(&mut String)) {
         for at in 0..self.connections.len() {
             let connection = &self.connections[at];
-            let Some(request) = connection.is_whole().then(|| Request::parse(&connection.request))
-            else {
+            if !connection.is_whole() {
                 continue;
+            }
+            // A browser that a name was rebound for says that name: a loopback server answers to its own alone.
+            let is_loopback = connection
+                .stream
+                .local_addr()
+                .is_ok_and(|own| own.ip().to_canonical().is_loopback());
+            let request = match is_loopback && !is_own_host(&connection.request) {
+                true => Request::Other("403 Forbidden"),
+                false => Request::parse(&connection.request),
             };
             let (status, body) = match request {
                 Request::Metrics { .. } => ("200 OK", self.page(write)),
@@ -326,6 +334,31 @@ impl Request {
     }
 }
 
+/// Whether the host that a request names is this machine: an address of loopback or `localhost`. A request without a name
+/// is from no browser. With several names each must be.
+fn is_own_host(request: &[u8]) -> bool {
+    const LONGEST: usize = 5;
+    let is_own = |host: &[u8]| {
+        let host = String::from_utf8_lossy(host.trim_ascii()).to_ascii_lowercase();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => {
+                if port.len() > LONGEST || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return false;
+                }
+                name
+            }
+            _ => &host,
+        };
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        name == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    };
+    let mut hosts = request.split(|byte| *byte == b'\n').filter_map(|line| {
+        let (name, host) = line.split_at_checked(5)?;
+        name.eq_ignore_ascii_case(b"host:").then_some(host)
+    });
+    hosts.all(is_own)
+}
+
 /// The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2).
 fn path_of(target: &[u8]) -> &[u8] {
     const SCHEME: &[u8] = b"http://";
@@ -341,6 +374,32 @@ fn path_of(target: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_that_are_this_machine() {
+        let is_own =
+            |head: &str| is_own_host(format!("GET /metrics HTTP/1.1\r\n{head}\r\n").as_bytes());
+        for head in [
+            "",
+            "Host: localhost:9400\r\n",
+            "HOST: 127.0.0.1:9400\r\n",
+            "host:[::1]:9400\r\n",
+            "Host: LOCALHOST\r\n",
+            "Host: [::1]\r\n",
+        ] {
+            assert!(is_own(head), "{head}");
+        }
+        for head in [
+            "Host: evil.example:9400\r\n",
+            "Host: 127.0.0.1.evil.example\r\n",
+            "Host: localhost\r\nHost: evil\r\n",
+            "Host: localhost:9400.evil\r\n",
+            "Host: 10.0.0.1\r\n",
+            "Host:\r\n",
+        ] {
+            assert!(!is_own(head), "{head}");
+        }
+    }
 
     #[test]
     fn requests_and_what_is_none() {

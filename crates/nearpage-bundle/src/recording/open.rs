@@ -12,12 +12,12 @@ use super::data::Recording;
 use super::error::BundleError;
 use super::{folder, oracle};
 
-/// The longest file that is read and is no archive, packed or not.
+/// The longest file that is read and is no archive.
 const BYTES_MAX: u64 = 1 << 30;
+/// And if it is packed: recordings of kernels on many topologies have a few megabytes.
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 /// The longest file that is kept from an archive. Traces are longer, but they are not read here.
 const MEMBER_BYTES_MAX: u64 = 64 << 20;
-/// The most that is kept from an archive. Captures of the largest machines have a tenth of that.
-const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a tar's first block, which has the magic number.
 const HEAD_BYTES: u64 = 512;
 
@@ -66,7 +66,7 @@ fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleErro
     let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
     let (packing, content) = recognised(content).map_err(unreadable)?;
     let Some(packing) = packing else {
-        return read_plain(source, &read_limited(content).map_err(unreadable)?);
+        return read_plain(source, &read_limited(content, BYTES_MAX).map_err(unreadable)?);
     };
     let packed = |error| BundleError::Packed { input: source.into(), what: packing.name(), error };
     let stream = packing.stream(content).map_err(packed)?;
@@ -75,7 +75,9 @@ fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleErro
             let tree = unpack(source, archive).map_err(packed)?;
             read_tree(source, Box::new(tree))
         }
-        (_, content) => read_plain(source, &read_limited(content).map_err(packed)?),
+        (_, content) => {
+            read_plain(source, &read_limited(content, UNPACKED_BYTES_MAX).map_err(packed)?)
+        }
     }
 }
 
@@ -108,11 +110,11 @@ fn read_tree(
     Err(BundleError::NoRecording { input: source.into() })
 }
 
-fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
+fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    source.take(BYTES_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > BYTES_MAX {
-        let message = format!("longer than {BYTES_MAX} bytes");
+    source.take(bytes_max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes_max {
+        let message = format!("longer than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(content)
@@ -122,16 +124,9 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
 /// deep.
 fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
     let mut members = Vec::new();
-    let mut left = KEPT_BYTES_MAX;
     let name = |path: &str| is_wanted(path).then(|| path.to_owned());
-    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file, read| {
-        let Some(rest) = left.checked_sub(read) else {
-            let message = format!("captures longer than {KEPT_BYTES_MAX} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        };
-        left = rest;
+    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file| {
         members.push((path, file));
-        Ok(())
     })?;
     let top = top_folder(&members);
     let mut tree = MemoryTree::new(source);

@@ -114,6 +114,11 @@ pub fn run(arguments: &ExportArgs) -> Result<(), CommandError> {
     let mut server =
         Server::bind(arguments.listen, Limits::default()).map_err(ExportFailure::from)?;
     let address = server.address().map_err(ExportFailure::System)?;
+    if !address.ip().to_canonical().is_loopback() {
+        terminal::note(format_args!(
+            "warning: whoever reaches {address} reads this machine's figures, without a password"
+        ));
+    }
     terminal::note(format_args!("metrics at http://{address}/metrics; Ctrl-C ends"));
     let mut before: Option<Sample> = None;
     let served = server.serve(&stops, |text| {

@@ -12,6 +12,8 @@ use std::io;
 
 use serde::Serialize;
 
+use crate::escaping::Escaping;
+
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -57,7 +59,7 @@ pub(super) fn print(error: &dyn Error, exit_code: u8) {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     let causes = causes.map(ToString::to_string).filter(|cause| !message.contains(cause)).collect();
     let document = Document { schema: SCHEMA, error: Failure { message, causes, exit_code } };
-    let mut output = io::stdout().lock();
+    let mut output = Escaping::new(io::stdout().lock());
     if serde_json::to_writer_pretty(&mut output, &document).is_ok() {
         _ = io::Write::write_all(&mut output, b"\n");
     }

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nearpage_machine::escaped;
 use nearpage_machine::work::Observer;
 
 use crate::terminal;
@@ -33,7 +34,7 @@ impl Bar {
         let style = ProgressStyle::with_template(&template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
-        let bar = bar.with_style(style).with_message(name.to_owned());
+        let bar = bar.with_style(style).with_message(escaped(name).into_owned());
         Self { bar, begun: Instant::now() }
     }
 }

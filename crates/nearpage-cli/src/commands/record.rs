@@ -271,7 +271,7 @@ fn tell_failure(recorded: &Recorded, signal: Option<i32>) -> Result<(), CommandE
             let printed = String::from_utf8_lossy(&recorded.printed);
             let lines: Vec<&str> = printed.lines().collect();
             for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
-                eprintln!("cmd.txt: {line}");
+                terminal::report(&format!("cmd.txt: {line}\n"));
             }
             Err(RecordFailure::Command(recorded.exit_code).into())
         }

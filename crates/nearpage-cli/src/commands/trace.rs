@@ -299,7 +299,7 @@ impl Output {
         let folder = path.parent().unwrap_or(Path::new("/"));
         // Made and written without the library, whose errors name its file instead of the user's.
         let made = tempfile::Builder::new().make_in(folder, |path| {
-            OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         })?;
         let (file, beside) = made.into_parts();
         Ok(Output::Beside(BufWriter::new(file), beside, path))

@@ -12,6 +12,7 @@ mod proc;
 mod record;
 mod report;
 mod run;
+mod strangers;
 mod tidy;
 mod top;
 mod topo;

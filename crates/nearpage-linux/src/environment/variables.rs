@@ -9,12 +9,17 @@ use super::names::{ENV, NUMA, OF_TESTS, PREFIX, RSEQ, STATS};
 use super::numa;
 
 impl Environment {
-    /// Reads the variables of this process.
+    /// Reads the variables of this process. Those of a program with more rights than who started it (setuid, setgid,
+    /// capabilities of its file) are somebody else's: none is read.
     ///
     /// # Errors
     ///
     /// [`EnvironmentError::Strict`] if a value is not understood and `NEARPAGE_ENV` is `strict`.
     pub fn from_env() -> Result<Environment, EnvironmentError> {
+        // SAFETY: asks the kernel's vector of this process, which is there from its start.
+        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+            return Ok(Environment::default());
+        }
         let text = |text: OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
         Self::from_variables(variables)

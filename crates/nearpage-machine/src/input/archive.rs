@@ -36,9 +36,8 @@ fn read_tar(input: &str, mut content: impl Read) -> io::Result<MemoryTree> {
     let content = io::Cursor::new(head).chain(content);
     let mut top = None;
     let name = |path: &str| machine_path(path, &mut top).map(str::to_owned);
-    read_tar_files(content.take(UNPACKED_BYTES_MAX), FILE_BYTES_MAX, name, |path, file, _| {
+    read_tar_files(content.take(UNPACKED_BYTES_MAX), FILE_BYTES_MAX, name, |path, file| {
         tree.insert(path, file);
-        Ok(())
     })?;
     Ok(tree)
 }

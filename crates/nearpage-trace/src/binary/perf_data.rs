@@ -16,6 +16,8 @@ use super::{Lines, MAGIC_BYTES, TRACE_DAT};
 const WINDOW_BYTES: u64 = 1 << 20;
 /// Events that were recorded together.
 const EVENTS_MAX: u64 = 1 << 16;
+/// Ids of all events together: one for each event on each CPU.
+const IDS_MAX: u64 = 1 << 20;
 
 /// Kinds of records.
 const LOST: u32 = 2;
@@ -307,6 +309,7 @@ impl Shapes {
             return Err(damaged(16, format!("descriptions of events of {attr_bytes} bytes")));
         }
         let (mut by_id, mut first) = (HashMap::new(), None);
+        let mut ids_left = IDS_MAX.min(source.bytes() / 8);
         for at in (0..bytes / attr_bytes).map(|index| offset + index * attr_bytes) {
             let attr = source.part(at, attr_bytes)?;
             let field = |from: usize| order.number(&attr[from..from + 8]).unwrap_or_default();
@@ -318,6 +321,10 @@ impl Shapes {
             first = first.or(Some(shape));
             let ids = attr.len() - 16;
             let (place, length) = (field(ids), field(ids + 8));
+            // Each may name the whole file: together they are no longer than it.
+            ids_left = ids_left.checked_sub(length / 8).ok_or_else(|| {
+                damaged(at, "descriptions of events with more ids than the file can have")
+            })?;
             for id in source.part(place, length)?.chunks_exact(8) {
                 by_id.insert(order.number(id).unwrap_or_default(), shape);
             }

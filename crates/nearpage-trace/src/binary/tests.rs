@@ -123,3 +123,24 @@ fn what_cannot_be_read_is_told() {
     compressed[data..data + 4].copy_from_slice(&81_u32.to_le_bytes());
     assert!(message(&compressed).contains("record without `-z`"));
 }
+
+/// A file of 549 bytes in which each of 65 536 descriptions names all of it.
+#[test]
+fn descriptions_that_name_the_whole_file_are_refused_at_once() {
+    let mut file = b"PERFILE2".to_vec();
+    let attrs: u64 = 80;
+    let mut numbers = vec![104, attrs, 104, attrs * 60_000, 104, 8, 0, 0, 2, 0, 0, 0];
+    numbers.resize(12, 0);
+    file.extend(numbers.iter().flat_map(|number: &u64| number.to_le_bytes()));
+    // Descriptions overlap: each ends with a place and a length, which are those of all of the file.
+    let whole = attrs as usize * 60_000 + 104;
+    while file.len() < whole {
+        file.extend(0_u64.to_le_bytes());
+        file.extend((whole as u64 & !7).to_le_bytes());
+    }
+    file.truncate(whole);
+    let began = std::time::Instant::now();
+    let error = told(&file).unwrap_err().to_string();
+    assert!(error.contains("more ids than the file can have"), "{error}");
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+}

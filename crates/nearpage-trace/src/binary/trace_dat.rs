@@ -22,6 +22,8 @@ const CHUNK_BYTES_MAX: u64 = 64 << 20;
 const PAGE_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// Options that are followed: each section leads to the next.
 const SECTIONS_MAX: usize = 4096;
+/// Bytes of all sections together, unpacked: formats of events, names of tasks, options.
+const SECTIONS_BYTES_MAX: u64 = 256 << 20;
 
 /// A file that is read.
 pub(super) struct TraceDat {
@@ -32,6 +34,9 @@ pub(super) struct TraceDat {
     /// CPUs by the time of their next record.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     is_begun: bool,
+    /// What sections may still have, and CPUs: a short file may name the same place over and over.
+    sections_left: u64,
+    cpus_left: u64,
 }
 
 /// The pages of a CPU, and the one that is read.
@@ -71,6 +76,7 @@ impl TraceDat {
         let behind = behind.ok_or_else(|| damaged(0, "no trace.dat"))?;
         let (version, formats, page, used) = read_start(behind, MAGIC_BYTES as u64)?;
         let at = (MAGIC_BYTES + used) as u64;
+        let cpus_left = source.bytes();
         let mut file = TraceDat {
             source,
             formats,
@@ -78,6 +84,8 @@ impl TraceDat {
             cpus: Vec::new(),
             next: BinaryHeap::new(),
             is_begun: false,
+            sections_left: SECTIONS_BYTES_MAX,
+            cpus_left,
         };
         match version {
             6 => file.read_6(at, page)?,
@@ -168,9 +176,10 @@ impl TraceDat {
     }
 
     /// The content of a section, unpacked, and where it begins in the file.
-    fn section(&self, offset: u64, packing: Packing) -> io::Result<(Vec<u8>, u64)> {
+    fn section(&mut self, offset: u64, packing: Packing) -> io::Result<(Vec<u8>, u64)> {
         let (flags, bytes) = self.section_head(offset)?;
         let begin = offset + 16;
+        self.sections_left = self.sections_left.checked_sub(bytes).ok_or_else(too_long(offset))?;
         let content = self.source.part(begin, bytes)?;
         if flags & 1 == 0 {
             return Ok((content, begin));
@@ -179,9 +188,8 @@ impl TraceDat {
         let mut unpacked = Vec::new();
         while !cursor.is_at_end() {
             let (packed, whole) = (cursor.number(4)?, cursor.number(4)?);
-            if unpacked.len() as u64 + whole > 4 * CHUNK_BYTES_MAX {
-                return Err(damaged(cursor.offset(), "a section of more than 256 MiB"));
-            }
+            let left = self.sections_left.checked_sub(whole);
+            self.sections_left = left.ok_or_else(too_long(cursor.offset()))?;
             let at = cursor.offset();
             unpacked.extend(unpack(packing, cursor.take(packed)?, whole, at)?);
         }
@@ -255,6 +263,9 @@ impl TraceDat {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.source.bytes());
         let end = end.ok_or_else(|| {
             damaged(offset, format!("{bytes} bytes of CPU {cpu} end behind the file"))
+        })?;
+        self.cpus_left = self.cpus_left.checked_sub(bytes).ok_or_else(|| {
+            damaged(offset, format!("CPU {cpu} and those before it have more bytes than the file"))
         })?;
         if bytes == 0 {
             return Ok(());
@@ -388,6 +399,10 @@ fn check_clock(option: u64, content: &[u8], offset: u64) -> io::Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+fn too_long(offset: u64) -> impl FnOnce() -> io::Error {
+    move || damaged(offset, "sections of more than 256 MiB in all")
 }
 
 fn unpack(packing: Packing, packed: &[u8], whole: u64, offset: u64) -> io::Result<Vec<u8>> {

@@ -37,6 +37,10 @@ impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let got = self.source.read(buffer)?;
         self.size.trace_bytes += got as u64;
+        // Any user may give a task such a name, and with it what shows the trace an order.
+        let is_control =
+            |byte: &u8| *byte < b' ' && !matches!(byte, b'\n' | b'\t') || *byte == 0x7f;
+        buffer[..got].iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b'?');
         let mut text = &buffer[..got];
         while let Some(end) = memchr(b'\n', text) {
             if self.begun.is_empty() {
@@ -91,6 +95,15 @@ mod tests {
         CPU:3 [LOST 12 EVENTS]\n\
         \x20a b-7   [001] .....  1.000002: mm_page_free: page=1 pfn=0x1 order=0\n\
         \x20a b-7   [001] .....  1.000003: mm_page_free: page=1 pfn=0x1 order=0\n";
+
+    #[test]
+    fn names_with_control_characters_are_repaired() {
+        let mut text = String::new();
+        Counted::new(&b"\x1b[31mX\x1bc-7 [001] 1.0: a: b\tc\r\x7f\n"[..])
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(text, "?[31mX?c-7 [001] 1.0: a: b\tc??\n");
+    }
 
     #[test]
     fn events_are_counted_in_any_pieces() {

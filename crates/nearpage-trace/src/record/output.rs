@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -85,10 +85,10 @@ impl Output {
         let format = format(path, found.as_ref())?;
         let made = match format {
             Format::Folder if found.is_some() => Ok(()),
-            Format::Folder => fs::create_dir(path),
-            Format::Archive(_) => {
-                OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|_| ())
-            }
+            Format::Folder => private_folder(path),
+            // A link that somebody planted is not followed to make a file.
+            Format::Archive(_) if found.is_none() => private_file(path).map(drop),
+            Format::Archive(_) => OpenOptions::new().write(true).open(path).map(drop),
         };
         match made.and_then(|()| fs::canonicalize(path)) {
             Ok(behind_links) => {
@@ -117,7 +117,7 @@ impl Output {
         for number in 1..NUMBERS_TRIED {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let path = PathBuf::from(format!("nearpage-{name}{number}.tar.zst"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            match private_file(&path) {
                 Ok(_) => {
                     let (format, name) = (Format::Archive(Packing::Zstd), bundle_name(&path));
                     let (asked, was_there) = (path.clone(), false);
@@ -195,7 +195,7 @@ impl Output {
         };
         let part = claim.part();
         let written = match claim.format {
-            Format::Folder => fs::create_dir(&part).and_then(|()| files.write_folder(&part, trace)),
+            Format::Folder => private_folder(&part).and_then(|()| files.write_folder(&part, trace)),
             Format::Archive(packing) => files
                 .write_archive(&mut archive, &name, epoch_s, trace)
                 .and_then(|_| claim.create_part(&part))
@@ -223,7 +223,7 @@ impl Claim {
 
     /// The unfinished file, which may be read by whom the claimed one allows.
     fn create_part(&self, part: &Path) -> io::Result<File> {
-        let file = OpenOptions::new().write(true).create_new(true).open(part)?;
+        let file = private_file(part)?;
         file.set_permissions(fs::metadata(&self.path)?.permissions())?;
         Ok(file)
     }
@@ -311,6 +311,15 @@ fn format(path: &Path, found: Option<&Metadata>) -> Result<Format, OutputError> 
     }
 }
 
+/// A new file for its owner alone: a bundle has what only root may read. `create_new` follows no link.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
 fn bundle_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let plain = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending));
@@ -378,6 +387,24 @@ mod tests {
         let mut trace = tempfile::tempfile().unwrap();
         trace.write_all(b"a packed trace").unwrap();
         trace
+    }
+
+    #[test]
+    fn a_bundle_is_for_its_owner_and_follows_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (name, expected) in [("a.tar", 0o600), ("b/", 0o700)] {
+            let path = folder.path().join(name);
+            let output = Output::claim(&path).unwrap();
+            assert_eq!(mode(&path), expected, "{name}, claimed");
+            output.finish(&files(), 0, &mut trace()).unwrap();
+            assert_eq!(mode(&path), expected, "{name}");
+        }
+        let target = folder.path().join("target.tar");
+        symlink(&target, folder.path().join("link.tar")).unwrap();
+        assert!(Output::claim(&folder.path().join("link.tar")).is_err());
+        assert!(!target.exists());
     }
 
     #[test]

@@ -56,6 +56,8 @@ impl TapeWriter {
         let io = |error| TapeError::Io { name: name.clone(), error };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
+        // It has names of all processes.
+        options.mode(0o600);
         // A FIFO must not wait for its reader.
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         let file = options.open(path).map_err(io)?;
