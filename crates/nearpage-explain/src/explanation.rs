@@ -124,7 +124,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     // "page order 0, failed to allocate pages"; before 5.13 no reason was told.
     let failed = report.failed.as_deref().unwrap_or("allocate pages");
     let is_larger = !verdict::is_asked(report);
-    let is_of_pages = failed.contains("allocate pages");
+    let is_of_pages = failed.contains("allocate pages") || failed.ends_with(" bytes");
     say(is_larger, "the area is larger than all memory, as the first line says: no zone was asked");
     say(
         !is_larger && !is_of_pages,

@@ -69,7 +69,9 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
         None => (text, None),
     };
     let number = number.trim();
-    let bits = u64::from_str_radix(number.strip_prefix("0x").unwrap_or(number), 16).ok()?;
+    let bits = u64::from_str_radix(number.strip_prefix("0x").unwrap_or(number), 16);
+    // Words say it all, also where somebody hid digits of the number.
+    let bits = if words.is_some() { bits.unwrap_or(0) } else { bits.ok()? };
     let mut mode = Mode { bits, words: words.map(String::from), ..Mode::default() };
     match words {
         Some(words) => words.split('|').for_each(|word| add_word(&mut mode, word.trim())),
@@ -138,6 +140,8 @@ mod tests {
             gfp("0x40dc0(GFP_KERNEL|__GFP_ZERO|__GFP_COMP)", None),
             Gfp::KERNEL | Gfp::ZERO | Gfp::COMP
         );
+        let hidden = parse("0x62****(GFP_HIGHUSER_MOVABLE|__GFP_ZERO)", None).unwrap();
+        assert_eq!((hidden.bits, hidden.gfp), (0, Gfp::HIGHUSER_MOVABLE | Gfp::ZERO));
         assert!(parse("zz", None).is_none() && parse("", None).is_none());
     }
 }

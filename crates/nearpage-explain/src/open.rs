@@ -177,6 +177,7 @@ impl Open {
     fn take_own(&mut self, piece: &Piece) -> bool {
         match piece {
             Piece::Header(_) | Piece::Other => false,
+            Piece::Cpuset(..) | Piece::Cpu(..) if self.report.kind == Kind::Slub => false,
             Piece::Cpuset(..) | Piece::Cpu(..) => self.part <= Part::Who && self.take_who(piece),
             Piece::SlubCache(..) | Piece::SlubNode(..) => self.take_slub(piece),
             _ if self.report.kind == Kind::Slub => false,
@@ -260,7 +261,8 @@ impl Open {
                     .zones
                     .iter()
                     .all(|zone| (zone.node, &zone.name) != (row.node, &row.name));
-                let may = is_new && self.part >= Part::Memory && report.zones.len() < ZONES_MOST;
+                // Somebody who quotes rows leaves out the line `Mem-Info:`.
+                let may = is_new && report.zones.len() < ZONES_MOST;
                 if !may || self.part > Part::Zones {
                     return false;
                 }

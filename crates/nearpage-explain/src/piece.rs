@@ -98,7 +98,7 @@ fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
 }
 
 fn header(message: &str) -> Option<Header> {
-    const FORMS: [(&str, Kind); 6] = [
+    const FORMS: [(&str, Kind); 7] = [
         (": page allocation failure", Kind::Failure),
         // Of memory that is added: room for the pages' own descriptions.
         (": vmemmap alloc failure", Kind::Failure),
@@ -106,6 +106,8 @@ fn header(message: &str) -> Option<Header> {
         (": page allocation stalls for ", Kind::Stall),
         ("SLUB: Unable to allocate memory on ", Kind::Slub),
         (": vmalloc error: size ", Kind::Vmalloc),
+        // Before Linux 5.13.
+        (": vmalloc: allocation failure", Kind::Vmalloc),
     ];
     let (at, kind, rest) = FORMS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
@@ -136,10 +138,13 @@ fn header(message: &str) -> Option<Header> {
     })
 }
 
-/// What stands between the size of an area and the flags.
+/// What stands between the size of an area and the flags; before Linux 5.13 the size itself.
 fn failed(rest: &str) -> Option<String> {
-    let (_, words) = rest.split_once(',')?;
-    let (words, _) = words.split_once(", mode:")?;
+    let (words, _) = rest.split_once(", mode:")?;
+    let words = match words.strip_prefix(':') {
+        Some(size) => size,
+        None => words.split_once(',')?.1,
+    };
     Some(words.trim().chars().take(120).collect())
 }
 

@@ -66,10 +66,7 @@ impl<'a> Line<'a> {
         let inside = since.map_or(inside, |(time, _)| time).trim();
         let seconds = inside.strip_prefix('+').unwrap_or(inside);
         let is_seconds = seconds.split_once('.').is_some_and(|(a, b)| is_digits(a) && is_digits(b));
-        let is_date = inside.len() > 18
-            && inside.is_ascii()
-            && inside[3..].starts_with(' ')
-            && inside.contains(':');
+        let is_date = is_long_date(inside);
         if is_seconds || is_date || is_short_date(inside) {
             self.time = Some(inside);
         } else if matches!(inside.as_bytes(), [b'T' | b'C', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
@@ -136,6 +133,20 @@ fn decoded(text: &str) -> Option<&str> {
         .then_some(rest)
 }
 
+/// `Tue Nov 25 12:56:11 2025`, in any language: words, a time of day among them, and a year.
+fn is_long_date(text: &str) -> bool {
+    let is_time = |word: &str| {
+        let mut parts = word.split(':');
+        let two = |part: Option<&str>| part.is_some_and(|part| part.len() == 2 && is_digits(part));
+        two(parts.next()) && two(parts.next()) && two(parts.next()) && parts.next().is_none()
+    };
+    let words = || text.split_whitespace();
+    (4..=7).contains(&words().count())
+        && text.len() <= 64
+        && words().any(is_time)
+        && words().any(|word| word.len() == 4 && is_digits(word))
+}
+
 /// `Nov25 12:56`, with a blank in front of a day of one digit.
 fn is_short_date(text: &str) -> bool {
     let is_like = |(byte, like): (u8, u8)| match like {
@@ -198,6 +209,8 @@ mod tests {
                 Some("Tue Nov 25 12:56:11 2025"),
                 None,
             ),
+            ("[Di Aug 12 03:54:03 2025] Mem-Info:", Some("Di Aug 12 03:54:03 2025"), None),
+            ("[Вт авг. 12 03:54:03 2025] Mem-Info:", Some("Вт авг. 12 03:54:03 2025"), None),
             ("[Nov25 12:56] Mem-Info:", Some("Nov25 12:56"), None),
             ("[Nov 5 12:56] Mem-Info:", Some("Nov 5 12:56"), None),
             ("[  +0.000012] Mem-Info:", Some("+0.000012"), None),

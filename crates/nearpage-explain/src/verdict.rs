@@ -165,7 +165,12 @@ impl Verdict {
 
 /// Whether any zone was asked: an area larger than all memory is refused before.
 pub(crate) fn is_asked(report: &Report) -> bool {
-    !report.failed.as_deref().is_some_and(|failed| failed.contains("exceeds total pages"))
+    let failed = report.failed.as_deref().unwrap_or_default();
+    // Before Linux 5.13 only the size is told.
+    let bytes = failed.strip_suffix(" bytes").and_then(|bytes| bytes.parse::<u64>().ok());
+    let pages = bytes.map(|bytes| bytes.div_ceil(report.page_kib().saturating_mul(1024)));
+    let is_larger = pages.zip(report.ram_pages).is_some_and(|(pages, ram)| pages > ram);
+    !is_larger && !failed.contains("exceeds total pages")
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {

@@ -42,8 +42,14 @@ pub(crate) struct Zones<'a> {
 impl<'a> Zones<'a> {
     pub(crate) fn new(report: &'a Report) -> Zones<'a> {
         let columns = report.zones.iter().map(|zone| zone.reserve.len()).max().unwrap_or(0);
-        let fits =
-            |names: &&&[&str]| report.zones.iter().all(|zone| names.contains(&zone.name.as_str()));
+        // A zone keeps nothing from requests of its own kind, nor of lower ones.
+        let fits = |names: &&&[&str]| {
+            report.zones.iter().all(|zone| {
+                let index = names.iter().position(|name| *name == zone.name);
+                index
+                    .is_some_and(|index| zone.reserve.iter().take(index + 1).all(|kept| *kept == 0))
+            })
+        };
         let by_columns = BUILT_WITH.iter().filter(|names| names.len() == columns).find(fits);
         let names = by_columns.or_else(|| BUILT_WITH.iter().find(fits)).unwrap_or(&BUILT_WITH[0]);
         let order = Order(report.order.unwrap_or(0));
