@@ -19,7 +19,7 @@ use rustix::io::Errno;
 /// containers mount it over files that they hide.
 pub fn open_beneath(root: &Path, path: impl AsRef<Path>) -> io::Result<Option<File>> {
     let (root, path) = (folder(root)?, path.as_ref());
-    // What it is is asked without opening it: opening some devices does something.
+    // Its kind is read before it is opened: to open a device may already change something.
     let Some(found) = resolve(&root, path, OFlags::PATH)? else { return Ok(None) };
     let found = fstat(&found)?;
     check_kind(&found)?;

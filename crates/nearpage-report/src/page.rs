@@ -52,7 +52,7 @@ pub(super) fn page(title: &str, origin: &Origin, body: Markup) -> String {
             }
         }
     };
-    // Who shows the page's source on a terminal is commanded by nothing in it.
+    // Nothing in the page's source commands a terminal that shows it.
     escaped(&page.into_string()).into_owned()
 }
 

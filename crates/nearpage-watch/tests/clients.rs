@@ -51,7 +51,7 @@ impl Served {
     }
 
     fn scrape(&self) -> String {
-        self.ask("GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        self.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     }
 }
 

@@ -124,7 +124,7 @@ fn what_cannot_be_read_is_told() {
     assert!(message(&compressed).contains("record without `-z`"));
 }
 
-/// A file of 549 bytes in which each of 65 536 descriptions names all of it.
+/// A file in which each of 60 000 descriptions names all of it.
 #[test]
 fn descriptions_that_name_the_whole_file_are_refused_at_once() {
     let mut file = b"PERFILE2".to_vec();
