@@ -1,6 +1,7 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
 mod api;
+mod book;
 mod census;
 mod guest;
 mod install;
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Api(api::ApiArgs),
+    Book(book::BookArgs),
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
@@ -57,6 +59,7 @@ enum Command {
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
+        Command::Book(arguments) => book::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
