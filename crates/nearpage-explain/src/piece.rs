@@ -143,13 +143,6 @@ const HEADS: [(&str, Kind); 8] = [
     ("vmap allocation for size ", Kind::Vmalloc),
 ];
 
-/// Whether a message is the first line of a report by its words, readable or not.
-pub(crate) fn is_like_head(message: &str) -> bool {
-    const HAS: [&str; 5] = ["order", "mode:", "gfp_mask", "gfp=", "failed"];
-    HEADS.iter().any(|(form, _)| message.contains(form))
-        && HAS.iter().any(|part| message.contains(part))
-}
-
 fn header(message: &str) -> Option<Header> {
     let (at, form, kind, rest) = HEADS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
