@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 
 use super::bench::parse_bytes;
 use super::input::is_standard;
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, sudo};
 use crate::terminal;
 use nearpage_trace::record::{
     Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress, RecordError,
@@ -236,8 +236,8 @@ impl RecordArgs {
             Some(_) if self.is_to_standard_output() => {
                 Ok(Output::stream(&name(), Box::new(io::stdout())))
             }
-            Some(path) => Output::claim(path),
-            None => Output::claim_new(&name()),
+            Some(path) => Output::claim(path, sudo::caller()),
+            None => Output::claim_new(&name(), sudo::caller()),
         }
     }
 
