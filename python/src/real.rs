@@ -287,7 +287,7 @@ pub(crate) fn record<'py>(
     let recorded = long(py, None, move |course| {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let control = Control::new().map_err(|error| said(&error))?;
-        let output = Output::claim(&output).map_err(|error| said(&error))?;
+        let output = Output::claim(&output, None).map_err(|error| said(&error))?;
         let is_done = Arc::new(AtomicBool::new(false));
         let (of_recorder, done) = (control.clone(), is_done.clone());
         thread::scope(|scope| {

@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -152,6 +153,63 @@ def test_every_executor_gives_the_same_bytes(kind: str, own_store: fleet.Store, 
             table = fleet.run(STUDY, store=own_store, executor=executor)
     assert table.num_rows == 8
     assert content_of(own_store) == undisturbed
+
+
+class SlowFiles:
+    """Objects that are far away: each call takes a while, and threads take turns in it."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
+        if not callable(found):
+            return found
+
+        draws = random.Random(threading.get_ident())
+
+        def slowly(*arguments: Any) -> Any:
+            time.sleep(draws.random() / 100)
+            return found(*arguments)
+
+        return slowly
+
+
+def slow_store(store: fleet.Store) -> fleet.Store:
+    return fleet.Store(SlowFiles(store.files), store.url, {})
+
+
+def test_threads_with_a_slow_store_do_not_mix_loads(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    """Each key has the figures of its own load, however threads take turns in preparing them."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        fleet.run(STUDY, store=slow_store(own_store), executor=pool, chunk=1)
+    assert content_of(own_store) == undisturbed
+
+
+def test_dask_workers_with_threads_are_all_at_work(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, n_workers=2, threads_per_worker=4, dashboard_address=None) as client:
+        assert as_executor(client).workers == 8
+        fleet.run(STUDY, store=own_store, executor=client, chunk=1)
+    assert content_of(own_store) == undisturbed
+
+
+def test_the_claim_of_each_thread_beats(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that take longer than a lease, two in one process: nobody takes them over."""
+    study, beats = fleet.Study(measure="nothing", seeds=range(2), entries=["short"]), dict[str, int]()
+    keys = [task.key for task in own_store.tasks(study)]
+    both = threading.Barrier(2)
+
+    def long(store: fleet.Store, task: fleet.Task, _: measure.Prepared) -> bytes:
+        both.wait(10)
+        time.sleep(1.0)
+        beats[task.key] = json.loads(store.files.read(f"claims/{task.key[:2]}/{task.key}.0"))["beat"]
+        return results.sealed(task, {})
+
+    monkeypatch.setattr(measure, "compute", long)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        fleet.run(study, store=own_store, executor=pool, lease=0.4, chunk=1)
+    assert sorted(beats) == sorted(keys) and min(beats.values()) >= 3, beats
 
 
 def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:

@@ -16,6 +16,7 @@ mod progress;
 pub mod record;
 pub mod replay;
 pub mod run;
+mod sudo;
 pub mod top;
 pub mod topo;
 pub mod trace;

@@ -15,7 +15,7 @@ __all__ = ["Prepared", "compute", "flat"]
 
 
 class Prepared:
-    """The bundle that this process measured last, looked through: tasks of one entry come one after the other."""
+    """The bundle that was measured last, looked through: tasks of one entry come one after the other. A thread has its own."""
 
     def __init__(self) -> None:
         self._of: tuple[str, str] | None = None

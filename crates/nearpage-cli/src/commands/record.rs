@@ -14,7 +14,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::input::is_standard;
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, sudo};
 use crate::terminal;
 use nearpage_trace::record::{
     Control, Ended, EventChoice, Output, OutputError, Progress, RecordError, Recorded, Recorder,
@@ -220,8 +220,8 @@ impl RecordArgs {
             Some(_) if self.is_to_standard_output() => {
                 Ok(Output::stream(&name(), Box::new(io::stdout())))
             }
-            Some(path) => Output::claim(path),
-            None => Output::claim_new(&name()),
+            Some(path) => Output::claim(path, sudo::caller()),
+            None => Output::claim_new(&name(), sudo::caller()),
         }
     }
 

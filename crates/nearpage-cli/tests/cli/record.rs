@@ -1,6 +1,7 @@
 //! `nearpage record` as a user runs it. What needs root and tracefs is skipped without them, and says so.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -356,6 +357,35 @@ fn what_is_no_command_is_recorded_too() {
         let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", &path]));
         assert_eq!(code, Some(0), "{bundle}: {message}");
     }
+}
+
+/// A bundle that root recorded by sudo is for the user who called it, in folders of that user; elsewhere it is root's.
+#[test]
+fn a_bundle_is_for_who_called_sudo() {
+    if !can_trace("a_bundle_is_for_who_called_sudo") {
+        return;
+    }
+    const CALLER: (u32, u32) = (12_345, 12_346);
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+    fs::create_dir(&own).unwrap();
+    fs::create_dir(&other).unwrap();
+    chown(&own, Some(CALLER.0), Some(CALLER.1)).unwrap();
+    for (folder, output_path, made, owner, mode) in [
+        (&own, "a.tar.zst", "a.tar.zst", CALLER, 0o600),
+        (&own, "b/", "b", CALLER, 0o700),
+        (&own, "c/", "c/before/zoneinfo", CALLER, 0o644),
+        (&other, "a.tar", "a.tar", (0, 0), 0o600),
+    ] {
+        let mut command = nearpage(&["record", "--duration", "10ms", "-o", output_path]);
+        command.current_dir(folder).env("SUDO_UID", "12345").env("SUDO_GID", "12346");
+        let (code, _, message) = output(&mut command);
+        assert_eq!(code, Some(0), "{message}");
+        let found = fs::metadata(folder.join(made)).unwrap();
+        let has = (found.uid(), found.gid(), found.mode() & 0o777);
+        assert_eq!(has, (owner.0, owner.1, mode), "{folder:?} {made}");
+    }
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 3);
 }
 
 #[test]
