@@ -140,7 +140,9 @@ class Redactor:
     def _meta(self, content: bytes) -> bytes:
         meta: dict[str, Any] = json.loads(content)
         kept = {key: meta[key] for key in _META if key in meta}
-        kept["name"] = self.name(str(meta.get("name", "")))
+        for key in ("name", "twin_of", "host"):
+            if key in meta:
+                kept[key] = self.name(str(meta[key]))
         kept["version"] = f"Linux version {meta.get('kernel', '')}"
         kept["redacted"] = 1
         return json.dumps(kept, indent=1, ensure_ascii=False).encode()
