@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod explanation;
+mod figure;
 mod mode;
 mod open;
 mod piece;
@@ -42,11 +43,12 @@ mod verdict;
 mod zones;
 
 pub use explanation::Explanation;
+pub use figure::Figure;
 pub use reader::{ReadError, Reader};
 pub use remedy::{Change, Helps, Remedy};
 pub use report::{
     FreeBlocks, Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, Task, UNREADABLE_MOST,
     Unreadable, Victim, ZoneRow,
 };
-pub use verdict::{Confinement, NoProgress, Rule, Verdict, ZoneVerdict};
-pub use zones::Excluded;
+pub use verdict::{Answer, Confinement, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
+pub use zones::{Excluded, Mark};

@@ -4,8 +4,9 @@
 //! others a line belongs to the oldest report that it can belong to: a report has its parts in one order, and no zone
 //! twice.
 
+use crate::figure::Figure;
 use crate::mode;
-use crate::piece::{self, Constraint, Header, Piece};
+use crate::piece::{self, Constraint, Counters, Header, Piece};
 use crate::report::{
     Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
 };
@@ -40,7 +41,7 @@ pub(crate) struct Open {
     task_head: Vec<String>,
     /// Whether the last zone's reserve may go on in the next line.
     reserve_open: bool,
-    /// The zone whose blocks came last, until their sum ends them.
+    /// The zone whose blocks came last, until others or their sum end them.
     blocks_of: Option<usize>,
 }
 
@@ -70,6 +71,7 @@ impl Open {
             zones: Vec::new(),
             slab_reclaimable_pages: None,
             slab_unreclaimable_pages: None,
+            free_pages: None,
             ram_pages: None,
             swap_free: None,
             swap_total: None,
@@ -111,7 +113,7 @@ impl Open {
 
     /// The report as far as it came. `kernel` is the release that the log named last, for reports that name none.
     pub(crate) fn close(mut self, kernel: Option<&str>) -> Report {
-        self.drop_cut_blocks();
+        self.seal_blocks(None);
         if self.report.kernel.is_none() {
             self.report.kernel = kernel.map(String::from);
         }
@@ -182,16 +184,7 @@ impl Open {
             Piece::SlubCache(..) | Piece::SlubNode(..) => self.take_slub(piece),
             _ if self.report.kind == Kind::Slub => false,
             Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
-            Piece::Slab(reclaimable, unreclaimable) => {
-                let may = self.report.slab_reclaimable_pages.is_none()
-                    && self.part >= Part::Memory
-                    && self.reach(Part::Memory);
-                if may {
-                    self.report.slab_reclaimable_pages = Some(*reclaimable);
-                    self.report.slab_unreclaimable_pages = Some(*unreclaimable);
-                }
-                may
-            }
+            Piece::Counters(counters) => self.take_counters(*counters),
             Piece::Node(_) | Piece::Zone(_) | Piece::Reserve(_) | Piece::Numbers(_) => {
                 self.take_row(piece)
             }
@@ -206,6 +199,22 @@ impl Open {
                 self.report.kind == Kind::Oom && self.take_end(piece)
             }
         }
+    }
+
+    fn take_counters(&mut self, counters: Counters) -> bool {
+        let report = &self.report;
+        let is_new = (report.free_pages.is_none() || counters.free.is_none())
+            && (report.slab_reclaimable_pages.is_none() || counters.slab_reclaimable.is_none());
+        // Somebody who quotes counters leaves out the line `Mem-Info:`.
+        if !is_new || !self.reach(Part::Memory) {
+            return false;
+        }
+        let report = &mut self.report;
+        report.free_pages = report.free_pages.or(counters.free);
+        report.slab_reclaimable_pages = report.slab_reclaimable_pages.or(counters.slab_reclaimable);
+        report.slab_unreclaimable_pages =
+            report.slab_unreclaimable_pages.or(counters.slab_unreclaimable);
+        true
     }
 
     fn take_who(&mut self, piece: &Piece) -> bool {
@@ -247,7 +256,7 @@ impl Open {
             // Kernels print a node before its zones, or all nodes before all zones.
             Piece::Node(row) => {
                 let is_new = report.nodes.iter().all(|other| other.node != row.node);
-                let may = is_new && self.part >= Part::Memory && self.part <= Part::Zones;
+                let may = is_new && self.part <= Part::Zones;
                 if may && report.nodes.len() < NODES_MOST {
                     report.nodes.push(row.clone());
                     self.part = self.part.max(Part::Nodes);
@@ -305,25 +314,32 @@ impl Open {
                 if !self.report.zones[at].blocks.is_empty() || !self.reach(Part::Blocks) {
                     return false;
                 }
-                self.drop_cut_blocks();
+                self.seal_blocks(None);
                 self.report.zones[at].blocks = row.blocks.clone();
-                self.blocks_of = Some(at).filter(|_| !row.is_whole);
+                self.blocks_of = Some(at);
+                if row.ends.is_some() {
+                    self.seal_blocks(row.ends);
+                }
                 true
             }
             Piece::MoreBlocks(text) if self.part == Part::Blocks => {
                 let Some(at) = self.blocks_of else { return false };
                 rows::add_blocks(&mut self.report.zones[at].blocks, text);
-                self.blocks_of = Some(at).filter(|_| !rows::ends_blocks(text));
+                let ends = rows::ends_blocks(text);
+                if ends.is_some() {
+                    self.seal_blocks(ends);
+                }
                 true
             }
             _ => false,
         }
     }
 
-    /// Of a row of blocks that was cut no order is known: what is missing may be any of them.
-    fn drop_cut_blocks(&mut self) {
+    /// The row of blocks that came last is all that comes of it.
+    fn seal_blocks(&mut self, ends: Option<Figure>) {
         if let Some(at) = self.blocks_of.take() {
-            self.report.zones[at].blocks.clear();
+            let zone = &mut self.report.zones[at];
+            zone.has_all_blocks = rows::seal_blocks(&mut zone.blocks, ends);
         }
     }
 
@@ -331,7 +347,7 @@ impl Open {
         if self.part < Part::Zones || !self.reach(Part::Totals) {
             return false;
         }
-        self.drop_cut_blocks();
+        self.seal_blocks(None);
         let report = &mut self.report;
         match piece {
             Piece::Huge(free, all, kib) => {

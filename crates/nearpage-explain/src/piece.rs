@@ -31,6 +31,14 @@ pub(crate) struct Constraint {
     pub(crate) memcg: Option<String>,
 }
 
+/// Counters of the whole machine, in pages: a line has some of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) free: Option<u64>,
+    pub(crate) slab_reclaimable: Option<u64>,
+    pub(crate) slab_unreclaimable: Option<u64>,
+}
+
 /// A line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
@@ -40,8 +48,8 @@ pub(crate) enum Piece {
     /// CPU, process id, release.
     Cpu(Option<u32>, Option<u32>, Option<String>),
     MemInfo,
-    /// Reclaimable and unreclaimable slab, in pages.
-    Slab(u64, u64),
+    /// Pages of the whole machine.
+    Counters(Counters),
     Node(NodeRow),
     /// With the counters of its node, if it has some.
     Zone(Box<(ZoneRow, NodeRow)>),
@@ -174,9 +182,17 @@ fn of_memory(message: &str) -> Option<Piece> {
             number("hugepages_size=")?,
         ));
     }
-    if message.contains("slab_reclaimable:") {
-        let number = |key| value(message, key)?.parse().ok();
-        return Some(Piece::Slab(number("slab_reclaimable:")?, number("slab_unreclaimable:")?));
+    // Words of figures alone: `free:1123229 free_pcp:488 free_cma:0`.
+    if message.starts_with("free:") || message.contains("slab_reclaimable:") {
+        let number = |key: &str| {
+            let mut words = message.split_whitespace();
+            words.find_map(|word| word.strip_prefix(key)?.strip_prefix(':')?.parse().ok())
+        };
+        return Some(Piece::Counters(Counters {
+            free: number("free"),
+            slab_reclaimable: number("slab_reclaimable"),
+            slab_unreclaimable: number("slab_unreclaimable"),
+        }));
     }
     totals(message)
 }

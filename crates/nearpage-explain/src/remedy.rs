@@ -4,9 +4,10 @@ use nearpage::rules::watermarks::{WatermarkCheck, Watermarks, ZoneSize};
 use nearpage::{Order, PageCount, Settings, ZoneKind};
 use serde::Serialize;
 
+use crate::figure::{Figure, Side};
 use crate::report::{Report, ZoneRow};
 use crate::verdict::{Rule, Verdict, large_blocks};
-use crate::zones::{Excluded, Zones};
+use crate::zones::{Excluded, Figures, Zones};
 
 /// A change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -104,7 +105,8 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
     let Some(row) = row.filter(|_| !matches!(verdict.rule, Rule::Passes | Rule::Unknown)) else {
         return Vec::new();
     };
-    let tried = Tried { zones, row };
+    let figures = zones.figures(row, verdict.mark);
+    let tried = Tried { zones, row, figures };
     let mut remedies = Vec::new();
     if matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve) {
         remedies.extend(
@@ -165,21 +167,30 @@ fn elsewhere(verdict: &Verdict) -> Option<Remedy> {
 struct Tried<'a> {
     zones: Zones<'a>,
     row: &'a ZoneRow,
+    figures: Figures,
 }
 
 impl Tried<'_> {
-    fn passes(&self, check: &WatermarkCheck) -> Helps {
-        if self.zones.passes(self.row, check) { Helps::Yes } else { Helps::No }
+    /// Whether something holds of the check, whatever the figures are that the report lacks.
+    fn whether(&self, holds: impl Fn(WatermarkCheck, Side) -> bool) -> Helps {
+        let on = |side| holds(self.zones.check(&self.figures, side), side);
+        match (on(Side::Best), on(Side::Worst)) {
+            (_, true) => Helps::Yes,
+            (true, false) => Helps::Unknown,
+            (false, false) => Helps::No,
+        }
+    }
+
+    /// Whether the request passes after a change.
+    fn passes(&self, change: impl Fn(WatermarkCheck) -> WatermarkCheck) -> Helps {
+        self.whether(|check, side| self.zones.passes_check(self.row, &change(check), side))
     }
 
     fn free_pages(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        let more = self.zones.needed(&check).0.saturating_sub(check.free.0);
+        let check = self.zones.check(&self.figures, Side::Worst);
+        let more = check.free_needed().0.saturating_sub(check.free.0);
         let kib = self.zones.kib(more);
-        let helps = self.passes(&WatermarkCheck {
-            free: PageCount(check.free.0.saturating_add(more)),
-            ..check
-        });
+        let helps = self.passes(|check| with_free(check, more));
         let text = match helps {
             Helps::Yes => format!(
                 "{kib} KiB more free, by reclaim or an end of a process, and the zone gives"
@@ -192,16 +203,14 @@ impl Tried<'_> {
     }
 
     fn drained(&self) -> Option<Remedy> {
-        let cached = self.row.free_pcp?;
-        let check = self.zones.check(self.row);
-        let free = PageCount(check.free.0.saturating_add(self.zones.pages(cached).0));
-        let enough = self.zones.has_pages(&WatermarkCheck { free, ..check });
+        let cached = self.row.free_pcp.known()?;
+        let pages = self.zones.pages(self.row.free_pcp).least();
+        let enough = self.whether(|check, _| self.zones.has_pages(&with_free(check, pages)));
         let helps = match enough {
-            false => Helps::No,
-            true if check.order == Order(0) => Helps::Yes,
+            Helps::Yes if self.zones.order > Order(0) && cached == 0 => Helps::No,
             // Whether pages merge depends on their places.
-            true if cached == 0 => Helps::No,
-            true => Helps::Unknown,
+            Helps::Yes if self.zones.order > Order(0) => Helps::Unknown,
+            enough => enough,
         };
         let text = match helps {
             Helps::Unknown => format!(
@@ -213,12 +222,9 @@ impl Tried<'_> {
     }
 
     fn reserve(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        if check.reserve == PageCount(0) {
-            return None;
-        }
-        let helps = self.passes(&WatermarkCheck { reserve: PageCount(0), ..check });
-        let kib = self.zones.kib(check.reserve.0);
+        let reserve = self.figures.reserve.known().filter(|&reserve| reserve > 0)?;
+        let helps = self.passes(|check| WatermarkCheck { reserve: PageCount(0), ..check });
+        let kib = self.zones.kib(reserve);
         let text = format!(
             "without the {kib} KiB that {} keeps from requests that could use {}",
             self.row.name,
@@ -227,83 +233,76 @@ impl Tried<'_> {
         Some(Remedy { change: Change::LowmemReserveRatio, helps, amount: Some(kib), text })
     }
 
-    /// The zones as the formulas take them. `None` where a zone has no row of the core's: HighMem counts as Movable,
-    /// whose small `min` has the same formula.
-    fn sizes(&self) -> Vec<ZoneSize> {
-        let sizes = self
-            .zones
-            .report
-            .zones
-            .iter()
-            .map(|row| ZoneSize { kind: kind(&row.name), managed: self.zones.managed(row) });
-        sizes.collect()
+    /// The zones as the formulas take them. HighMem counts as Movable, whose small `min` has the same formula.
+    fn sizes(&self) -> Option<Vec<ZoneSize>> {
+        let size = |row: &ZoneRow| {
+            let managed = self.zones.managed(row).known()?;
+            Some(ZoneSize { kind: kind(&row.name), managed: PageCount(managed) })
+        };
+        self.zones.report.zones.iter().map(size).collect()
     }
 
     /// The `min_free_kbytes` in force: what the marks of the zones come to. All zones must be in the report.
     fn min_free_now(&self) -> Option<u64> {
         let report = self.zones.report;
-        let present = report
-            .zones
-            .iter()
-            .map(|row| self.zones.pages(row.present).0)
-            .fold(0, u64::saturating_add);
+        let sum =
+            |rows: &mut dyn Iterator<Item = Figure>| rows.fold(Figure::exact(0), Figure::plus);
+        let present =
+            self.zones.pages(sum(&mut report.zones.iter().map(|row| row.present))).known()?;
         let ram = report.ram_pages?;
         if present < ram - ram / 64 {
             return None;
         }
         let sharing = report.zones.iter().filter(|row| kind(&row.name) != ZoneKind::Movable);
-        Some(
-            sharing
-                .map(|row| row.min.saturating_sub(row.boost.unwrap_or(0)))
-                .fold(0, u64::saturating_add),
-        )
+        let without_boost =
+            |row: &ZoneRow| row.min.minus(Figure::exact(row.boost.known().unwrap_or(0)));
+        sum(&mut sharing.map(without_boost)).known()
     }
 
     /// The factor in force: the distance of two marks of the largest zone, unless a quarter of `min` is larger.
-    fn factor_now(&self) -> u32 {
+    fn factor_now(&self) -> Option<u32> {
         let row = self.row;
-        let step = row.low.saturating_sub(row.min);
-        let quarter = row.min.saturating_sub(row.boost.unwrap_or(0)) / 4;
-        let managed = self.zones.kib(self.zones.managed(row).0).max(1);
+        let step = row.low.minus(row.min).known()?;
+        let quarter = row.min.known()?.saturating_sub(row.boost.known().unwrap_or(0)) / 4;
+        let managed = self.zones.kib(self.zones.managed(row).known()?).max(1);
         if step <= quarter.saturating_add(self.zones.kib(1)) {
-            return 10;
+            return Some(10);
         }
-        (u128::from(step) * 10_000 / u128::from(managed)).clamp(10, 3000) as u32
+        Some((u128::from(step) * 10_000 / u128::from(managed)).clamp(10, 3000) as u32)
     }
 
-    /// The check with the marks of other settings. kswapd is taken to keep as many more pages free as `low` is higher:
-    /// it would have been woken so much earlier.
-    fn with(&self, min_free_kbytes: u64, factor: u32) -> WatermarkCheck {
-        let check = self.zones.check(self.row);
+    /// Whether the request passes with the marks of other settings. kswapd is taken to keep as many more pages free as `low` is
+    /// higher: it would have been woken so much earlier.
+    fn passes_with(&self, now: (u64, u32), then: (u64, u32)) -> Helps {
+        let Some((sizes, managed)) = self.sizes().zip(self.zones.managed(self.row).known()) else {
+            return Helps::Unknown;
+        };
         let shift = self.zones.kib(1).max(1).ilog2() + 10;
-        let marks = |min_free, factor| {
+        let marks = |(min_free, factor)| {
             let settings =
                 Settings::default().with(|settings| settings.watermark_scale_factor = factor);
-            let size =
-                ZoneSize { kind: kind(&self.row.name), managed: self.zones.managed(self.row) };
-            Watermarks::new(self.sizes().into_iter(), min_free, &settings, shift).marks(size)
+            let size = ZoneSize { kind: kind(&self.row.name), managed: PageCount(managed) };
+            Watermarks::new(sizes.iter().copied(), min_free, &settings, shift).marks(size)
         };
-        let now = marks(self.min_free_now().unwrap_or(0), self.factor_now());
-        let then = marks(min_free_kbytes, factor);
+        let (now, then) = (marks(now), marks(then));
         let earlier = then.low.0.saturating_sub(now.low.0);
-        WatermarkCheck {
-            free: PageCount(check.free.0.saturating_add(earlier)),
+        self.passes(|check| WatermarkCheck {
             mark: PageCount(check.mark.0.saturating_add(then.min.0.saturating_sub(now.min.0))),
-            ..check
-        }
+            ..with_free(check, earlier)
+        })
     }
 
     fn min_free_kbytes(&self) -> Option<Remedy> {
         let change = Change::MinFreeKbytes;
-        let Some(now) = self.min_free_now() else {
+        let known = self.min_free_now().zip(self.factor_now()).zip(self.sizes());
+        let Some(((now, factor), sizes)) = known else {
             let text = "the report leaves out zones, whose share of it is needed".into();
             return Some(Remedy { change, helps: Helps::Unknown, amount: None, text });
         };
-        let managed: u64 =
-            self.sizes().iter().map(|zone| zone.managed.0).fold(0, u64::saturating_add);
+        let managed = sizes.iter().map(|zone| zone.managed.0).fold(0, u64::saturating_add);
         // More than a twentieth of memory is not left free for the sake of one request.
         let most = (self.zones.kib(managed) / 20).max(now);
-        let passes = |kbytes| self.zones.passes(self.row, &self.with(kbytes, self.factor_now()));
+        let passes = |kbytes| self.passes_with((now, factor), (kbytes, factor)) == Helps::Yes;
         match least(now, most, passes) {
             Some(kbytes) => {
                 let text = format!(
@@ -325,8 +324,9 @@ impl Tried<'_> {
         if self.zones.report.version().is_some_and(|version| version < (4, 6)) {
             return None;
         }
-        let (Some(min_free), now) = (self.min_free_now(), self.factor_now()) else { return None };
-        let passes = |factor| self.zones.passes(self.row, &self.with(min_free, factor as u32));
+        let (min_free, now) = self.min_free_now().zip(self.factor_now())?;
+        let passes =
+            |factor| self.passes_with((min_free, now), (min_free, factor as u32)) == Helps::Yes;
         Some(match least(now.into(), 1000, passes) {
             Some(factor) => {
                 let text = format!(
@@ -346,37 +346,37 @@ impl Tried<'_> {
     }
 
     fn compaction(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        let block = self.zones.kib(check.order.pages().0);
+        let order = self.zones.order;
+        let block = self.zones.kib(order.pages().0);
         // Compaction asks for room to move pages to: twice the block above the mark.
-        let room = WatermarkCheck {
-            mark: PageCount(check.mark.0.saturating_add(check.order.pages().0 << 1)),
-            ..check
-        };
-        let small = self.row.blocks.iter().take(usize::from(check.order.0));
+        let has_room = self.whether(|check, _| {
+            let mark = PageCount(check.mark.0.saturating_add(order.pages().0 << 1));
+            self.zones.has_pages(&WatermarkCheck { mark, ..check })
+        });
+        let small = self.row.blocks.iter().take(usize::from(order.0));
         let pieces: u64 = small
             .map(|blocks| blocks.count.saturating_mul(blocks.kib))
             .fold(0, u64::saturating_add);
-        let movable =
-            self.row.anon.zip(self.row.file).map(|(anon, file)| anon.saturating_add(file));
-        let is_too_little = movable.is_some_and(|movable| movable < block);
-        let movable =
-            movable.map_or("nobody knows how much".into(), |movable| format!("{movable} KiB"));
-        let (helps, text) = if !self.zones.has_pages(&room) {
+        let movable = self.row.anon.plus(self.row.file);
+        let (helps, text) = if has_room == Helps::No {
             (
                 Helps::No,
                 format!(
                     "too few free pages to move others to: a block takes {block} KiB, {pieces} KiB are free in smaller ones"
                 ),
             )
-        } else if is_too_little {
+        } else if movable.most() < block {
             (
                 Helps::No,
                 format!(
-                    "{pieces} KiB are free in smaller blocks, but only {movable} of the zone can be moved"
+                    "{pieces} KiB are free in smaller blocks, but only {movable} KiB of the zone can be moved"
                 ),
             )
         } else {
+            let movable = match movable.known() {
+                Some(kib) => format!("{kib} KiB"),
+                None => "nobody knows how much".into(),
+            };
             (
                 Helps::Unknown,
                 format!(
@@ -428,6 +428,11 @@ impl Tried<'_> {
             },
         })
     }
+}
+
+/// The check with more free pages.
+fn with_free(check: WatermarkCheck, more: u64) -> WatermarkCheck {
+    WatermarkCheck { free: PageCount(check.free.0.saturating_add(more)), ..check }
 }
 
 /// The least value between `from` and `to` for which something holds that keeps on holding.

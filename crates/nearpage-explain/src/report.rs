@@ -3,6 +3,8 @@
 use nearpage::Gfp;
 use serde::Serialize;
 
+use crate::figure::Figure;
+
 /// What kind of report it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,8 +37,8 @@ impl Kind {
 /// The flags of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Mode {
-    /// The number as printed. Its bits differ from kernel to kernel.
-    pub bits: u64,
+    /// The number as printed, if all its digits are there. Its bits differ from kernel to kernel.
+    pub bits: Option<u64>,
     /// The words as printed, by kernels from 4.6 on.
     pub words: Option<String>,
     /// The flags, with the bits of the core.
@@ -61,7 +63,7 @@ pub struct FreeBlocks {
     pub types: Option<String>,
 }
 
-/// A zone.
+/// A zone. A figure that the row does not have is unknown, also where the kernel prints none.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ZoneRow {
     /// The node; 0 of kernels without NUMA.
@@ -69,55 +71,58 @@ pub struct ZoneRow {
     /// The name: `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable`, `Device`.
     pub name: String,
     /// Free.
-    pub free: u64,
-    /// The boost within the marks; kernels from 5.15 on print it.
-    pub boost: Option<u64>,
+    pub free: Figure,
+    /// The boost within the marks; kernels from 5.16 on print it.
+    pub boost: Figure,
     /// The `min` mark.
-    pub min: u64,
+    pub min: Figure,
     /// The `low` mark.
-    pub low: u64,
+    pub low: Figure,
     /// The `high` mark.
-    pub high: u64,
-    /// Reserved for urgent requests of higher order.
-    pub reserved_highatomic: u64,
+    pub high: Figure,
+    /// Reserved for urgent requests of higher order; kernels from 5.5 on print it.
+    pub reserved_highatomic: Figure,
     /// Free within that reserve, of kernels that print it.
-    pub free_highatomic: Option<u64>,
-    /// Anonymous memory on the lists of reclaim; `None` if the row does not say.
-    pub anon: Option<u64>,
-    /// Memory of files on the lists of reclaim; `None` if the row does not say.
-    pub file: Option<u64>,
+    pub free_highatomic: Figure,
+    /// Anonymous memory on the lists of reclaim.
+    pub anon: Figure,
+    /// Memory of files on the lists of reclaim.
+    pub file: Figure,
     /// Present.
-    pub present: u64,
-    /// Managed by the buddy; `None` before Linux 3.9.
-    pub managed: Option<u64>,
+    pub present: Figure,
+    /// Managed by the buddy; kernels from 3.9 on print it.
+    pub managed: Figure,
+    /// Locked in memory.
+    pub mlocked: Figure,
     /// In pagesets of CPUs; kernels from 4.2 on print it.
-    pub free_pcp: Option<u64>,
+    pub free_pcp: Figure,
     /// Free for CMA.
-    pub free_cma: u64,
+    pub free_cma: Figure,
     /// `lowmem_reserve[]`, in pages, by the highest zone that a request could have used.
     pub reserve: Vec<u64>,
-    /// Free blocks by order.
+    /// Free blocks by order, as far as the row goes.
     pub blocks: Vec<FreeBlocks>,
-    /// Whether the row was cut, or a figure of it or of its reserve is none that can be read: what the zone would say is not
-    /// known then.
+    /// Whether the row of free blocks has its end: no order above has any.
+    pub has_all_blocks: bool,
+    /// Whether the zone's row was cut, or a figure of it or of its reserve is none that can be read.
     pub is_damaged: bool,
 }
 
-/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here. `None` is what the report does not say.
+/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct NodeRow {
     /// The node.
     pub node: u32,
     /// Anonymous memory on the lists of reclaim.
-    pub anon: Option<u64>,
+    pub anon: Figure,
     /// Memory of files on the lists of reclaim.
-    pub file: Option<u64>,
+    pub file: Figure,
     /// What cannot be reclaimed since it is locked.
-    pub unevictable: Option<u64>,
+    pub unevictable: Figure,
     /// Dirty or being written.
-    pub writeback: Option<u64>,
+    pub writeback: Figure,
     /// In shared memory and tmpfs; a part of what is anonymous.
-    pub shmem: Option<u64>,
+    pub shmem: Figure,
     /// Whether reclaim had given up there.
     pub all_unreclaimable: bool,
     /// Whether the row is the sum of its zones' rows.
@@ -135,15 +140,10 @@ impl NodeRow {
             (&mut self.shmem, zone.shmem),
         ];
         for (sum, part) in pairs {
-            *sum = sum_of([*sum, part]);
+            *sum = sum.plus(part);
         }
         self.all_unreclaimable &= zone.all_unreclaimable;
     }
-}
-
-/// The sum of figures, if any is known.
-pub(crate) fn sum_of(parts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
-    parts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
 /// A memory cgroup.
@@ -252,6 +252,8 @@ pub struct Report {
     pub slab_reclaimable_pages: Option<u64>,
     /// Slab that cannot be reclaimed, in pages.
     pub slab_unreclaimable_pages: Option<u64>,
+    /// Free pages of the whole machine, also of nodes and zones that are left out.
+    pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
     pub ram_pages: Option<u64>,
     /// Free swap.

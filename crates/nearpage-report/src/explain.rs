@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use nearpage_explain::{Explanation, Helps, Rule, ZoneVerdict};
+use nearpage_explain::{Explanation, Figure, Helps, Rule, ZoneVerdict};
 
 use crate::page::{Cell, Origin, page, table};
 
@@ -95,20 +95,17 @@ fn row(zone: &ZoneVerdict, is_asked: bool) -> Vec<Cell> {
     let says = match zone.excluded {
         _ if !is_asked => "not asked".into(),
         Some(by) => format!("not asked ({})", by.name()),
-        None => zone.rule.name().into(),
+        None => zone.at_min.rule.name().into(),
     };
-    let number = |pages: u64| match zone.is_damaged {
-        true => Cell::from("unknown"),
-        false => Cell::number(pages.to_string()),
-    };
+    let number = |pages: Figure| Cell::number(pages.to_string());
     let zone_name = Cell::from(zone.zone.as_str());
     vec![
         Cell::number(zone.node.to_string()),
         zone_name,
         Cell::from(says.as_str()),
-        number(zone.free),
-        number(zone.needed),
-        number(zone.mark),
+        number(zone.at_min.free),
+        number(zone.at_min.needed),
+        number(zone.at_min.mark),
         number(zone.reserve),
     ]
 }

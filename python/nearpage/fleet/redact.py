@@ -187,7 +187,9 @@ class Redactor:
     def _meta(self, content: bytes) -> bytes:
         meta: dict[str, Any] = json.loads(content)
         kept = {key: meta[key] for key in _META if key in meta}
-        kept["name"] = self.name(str(meta.get("name", "")))
+        for key in ("name", "twin_of", "host"):
+            if key in meta:
+                kept[key] = self.name(str(meta[key]))
         if "kernel" in kept:
             kept["kernel"] = self._release(str(kept["kernel"]))
         kept["version"] = f"Linux version {kept.get('kernel', '')}"

@@ -15,12 +15,13 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::bench::parse_bytes;
 use super::input::is_standard;
 use super::{CommandError, print, print_json, sudo};
 use crate::terminal;
 use nearpage_trace::record::{
-    Control, Ended, EventChoice, Output, OutputError, Progress, RecordError, Recorded, Recorder,
-    SCRIPT, Target,
+    Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress, RecordError,
+    Recorded, Recorder, SCRIPT, Target,
 };
 use program::Program;
 use user::CommandUser;
@@ -53,6 +54,14 @@ pub struct RecordArgs {
     #[arg(long, value_name = "T", value_parser = duration)]
     duration: Option<Duration>,
 
+    /// Memory of each CPU's ring in the kernel, such as 16M [default: up to 128M, all of them 1/32 of memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    buffer: Option<u64>,
+
+    /// The most that the trace may take on disk while it is recorded, such as 4G; later events are lost, and counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_size: Option<u64>,
+
     /// Record until this process ends, which is not disturbed
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
@@ -77,8 +86,11 @@ pub struct RecordArgs {
 const AFTER_HELP: &str = "\
 What is recorded: events of page allocation, free, refills, drains, fragmentation, tasks, of the whole machine; bulk
 allocation by kprobes where the kernel has them; all in a trace instance of its own, which is removed at the end, also
-after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s. The
-buffers take up to 1/32 of memory; when one is full, later events are lost, counted and said.
+after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s.
+
+The kernel keeps the trace in a ring for each CPU. When one is half full, all are taken to a file without a name beside
+the bundle (--max-size bounds it); shorter recordings are not disturbed. What a full ring or disk has no room for is
+lost, counted and said, and the recording goes on.
 
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
 that the command printed, which go to cmd.txt instead of the terminal. Its input is empty. Only the owner may read the
@@ -104,7 +116,9 @@ JSON (--json):
   bundle               where it is, or null for standard output; bundle_bytes
   kernel, command, pid what was recorded; pid of --pid, or null
   ended                by-itself, after-duration or stopped; exit_code of the command
-  events, lost_events  in the trace, and not in it; samples, seconds
+  events, lost_events  in the trace, and not in it; lost_marks among them; samples, seconds
+  ring_bytes           of the trace as the kernel had it; buffer_bytes of each CPU's ring
+  cut                  null, or why the trace was not taken to its end
   has_mounted_tracefs  whether a tracefs was mounted, which stays
   left                 null, or what could not be removed
 
@@ -207,6 +221,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
         target: target(program.as_ref(), command.as_mut(), arguments.pid),
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
         duration: arguments.duration,
+        limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },
     };
     let control = Control::new().map_err(RecordFailure::Signals)?;
     let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
@@ -215,6 +230,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     bar.finish_and_clear();
     let recorded = recorded.map_err(RecordFailure::from)?;
     arguments.print(&recorded)?;
+    arguments.tell_limits(&recorded);
     if let Some(left) = &recorded.left {
         terminal::error(left);
     }
@@ -250,6 +266,17 @@ impl RecordArgs {
             }
             Some(path) => Output::claim(path, sudo::caller()),
             None => Output::claim_new(&name(), sudo::caller()),
+        }
+    }
+
+    /// Says what the kernel or the disk had no room for.
+    fn tell_limits(&self, recorded: &Recorded) {
+        if let Some(asked) = self.buffer.filter(|&asked| recorded.buffer_bytes < asked) {
+            let had = recorded.buffer_bytes >> 10;
+            terminal::note(format!("--buffer {asked}: the kernel gave {had}K to each CPU"));
+        }
+        if let Some(cut) = &recorded.cut {
+            terminal::note(format!("the trace is cut off: {cut}"));
         }
     }
 
@@ -298,7 +325,9 @@ fn summary(path: &str, recorded: &Recorded) -> String {
     let lost = match lost_events {
         0 => "none lost".into(),
         lost => {
-            format!("{lost} LOST: record less, a shorter time or without --slab and --lock")
+            format!(
+                "{lost} LOST: record less, with a larger --buffer, or without --slab and --lock"
+            )
         }
     };
     let kilobytes = recorded.bundle_bytes.div_ceil(1000);
@@ -329,18 +358,23 @@ fn show(bar: &ProgressBar, progress: Progress) {
         Progress::Mounted => {
             bar.suspend(|| terminal::note("mounted tracefs at /sys/kernel/tracing; it stays"));
         }
-        Progress::Running(time, samples) => {
-            let seconds = time.as_secs_f64();
-            bar.set_message(format!(
-                "recording: {seconds:.1} s, {samples} samples; Ctrl-C ends it"
-            ));
-        }
+        Progress::Running(gauge) => bar.set_message(gauge_text(gauge)),
         Progress::Copying(bytes) if bytes / STEP_BYTES > bar.position() => {
             bar.set_position(bytes / STEP_BYTES);
             bar.set_message(format!("writing the trace: {} MiB of text", bytes / STEP_BYTES));
         }
         _ => {}
     }
+}
+
+fn gauge_text(gauge: Gauge) -> String {
+    let (seconds, megabytes) = (gauge.time.as_secs_f64(), gauge.bytes / 1_000_000);
+    let Gauge { events, fullest_percent, lost_events, .. } = gauge;
+    let lost = if lost_events == 0 { "none".into() } else { lost_events.to_string() };
+    format!(
+        "recording: {seconds:.1} s, {events} events, {megabytes} MB, fullest ring {fullest_percent} %, {lost} lost; Ctrl-C \
+         ends it"
+    )
 }
 
 /// Reads `1.5s`.

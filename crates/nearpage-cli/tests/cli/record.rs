@@ -458,6 +458,68 @@ fn a_bundle_goes_through_a_pipe() {
     assert_eq!(json(&printed)["bundle"], "standard input");
 }
 
+/// Rings of 64 KiB fill some hundred times: nothing ends, and what is missing is counted.
+#[test]
+fn full_rings_are_survived() {
+    if !can_trace("full_rings_are_survived") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let work =
+        "for i in 1 2 3 4 5 6 7 8; do head -c 40000000 /dev/zero | tail -c 20000000 | wc -c; done";
+    let record = |limits: &[&str], path: &str| {
+        let command = [&["record", "--json", "--buffer", "64K", "-o", path][..], limits].concat();
+        let mut command = nearpage(&[&command[..], &["--", "sh", "-c", work]].concat());
+        let (code, printed, message) = output(command.current_dir(folder.path()));
+        assert_eq!(code, Some(0), "{limits:?}: {message}");
+        (json(&printed), message)
+    };
+    let markers = |folder: &Path| {
+        let trace = fs::File::open(folder.join("trace.txt.zst")).unwrap();
+        let mut markers = Vec::new();
+        let mut last_ns = 0;
+        let counts = nearpage_trace::read_trace::<nearpage_trace::TraceError>(
+            "trace",
+            nearpage_trace::unpacked(trace).unwrap(),
+            |event| {
+                assert!(event.time_ns >= last_ns, "lines are in the order of time");
+                last_ns = event.time_ns;
+                if let nearpage_trace::Event::Marker(text) = event.event {
+                    markers.push(String::from_utf8_lossy(text).into_owned());
+                }
+                Ok(())
+            },
+        );
+        (markers, counts.unwrap().events)
+    };
+
+    let (recorded, _) = record(&[], "streamed/");
+    assert!(recorded["cut"].is_null() && recorded["lost_marks"] == 0, "{recorded}");
+    assert_eq!(recorded["buffer_bytes"], 64 << 10);
+    // Sixteen times what the rings of two CPUs hold.
+    assert!(recorded["ring_bytes"].as_u64() > Some(2 << 20), "{recorded}");
+    let (marks, events) = markers(&folder.path().join("streamed"));
+    assert_eq!(Some(events), recorded["events"].as_u64());
+    let wanted =
+        ["before begin", "before end", "cmd begin", "cmd end rc=0", "after begin", "after end"];
+    for wanted in wanted {
+        let is_wanted = |mark: &&String| mark.trim() == format!("nearpage: {wanted}");
+        assert_eq!(marks.iter().filter(is_wanted).count(), 1, "{wanted}: {marks:?}");
+    }
+
+    let (recorded, message) = record(&["--max-size", "256K"], "cut/");
+    assert!(message.contains("the trace is cut off"), "{message}");
+    assert!(recorded["lost_events"].as_u64() > Some(1000), "{recorded}");
+    assert_eq!(recorded["ring_bytes"], 256 << 10);
+    let (marks, _) = markers(&folder.path().join("cut"));
+    assert!(marks[0].contains("before begin"), "the beginning is kept: {marks:?}");
+    for bundle in ["streamed", "cut"] {
+        let path = folder.path().join(bundle).display().to_string();
+        let (code, _, message) = output(&mut nearpage(&["replay", &path]));
+        assert_eq!(code, Some(0), "{bundle}: {message}");
+    }
+}
+
 fn unpack(bundle: &Path, folder: &Path) {
     let packed = fs::File::open(bundle).unwrap();
     let archive = nearpage_trace::unpacked(packed).unwrap();

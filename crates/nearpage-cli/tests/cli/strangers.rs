@@ -323,6 +323,7 @@ const DOORS: [(&str, &[&str]); 13] = [
             "nearpage-bundle/src/recording/open.rs",
             "nearpage-trace/src/record/capture.rs",
             "nearpage-trace/src/record/instance.rs",
+            "nearpage-trace/src/record/rings.rs",
             "nearpage-replay/src/packed.rs",
             "nearpage-lab/src/text.rs",
             "nearpage-watch/src/process.rs",
@@ -335,7 +336,6 @@ const DOORS: [(&str, &[&str]); 13] = [
     (
         "fs::read_to_string(",
         &[
-            "nearpage-trace/src/record/instance.rs",
             "nearpage-trace/src/record/meta.rs",
             "nearpage-trace/src/record/surroundings.rs",
             "nearpage-trace/src/record/tracefs.rs",
@@ -347,13 +347,19 @@ const DOORS: [(&str, &[&str]); 13] = [
     ),
     (
         "fs::read(",
-        &["nearpage-trace/src/record/surroundings.rs", "nearpage-trace/src/record/target.rs"],
+        &[
+            "nearpage-trace/src/record/instance.rs",
+            "nearpage-trace/src/record/rings.rs",
+            "nearpage-trace/src/record/surroundings.rs",
+            "nearpage-trace/src/record/target.rs",
+        ],
     ),
-    // Folders that were just made; devices; pages of a manual.
+    // Folders that were just made; a file of tracefs; devices; pages of a manual.
     (
         "File::create",
         &[
             "nearpage-trace/src/record/archive.rs",
+            "nearpage-trace/src/record/instance.rs",
             "nearpage-replay/src/twin.rs",
             "nearpage-cli/src/commands/trace.rs",
         ],

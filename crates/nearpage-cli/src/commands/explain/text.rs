@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use nearpage_explain::{Explanation, Kind, NodeRow, Report, Rule, Verdict, ZoneVerdict};
+use nearpage_explain::{
+    Answer, Explanation, Figure, Judgement, Kind, Mark, NodeRow, Report, Rule, Verdict, ZoneVerdict,
+};
 use nearpage_machine::{idlist, shown};
 
 /// Kinds of reports that are told apart and shown; those beyond are counted.
@@ -12,7 +14,7 @@ const KINDS_MOST: usize = 4096;
 const ZONES_MOST: usize = 40;
 
 /// What reports that are alike have in common.
-type Alike = (Kind, String, Option<u8>, u64, Rule, Option<u32>, Option<String>);
+type Alike = (Kind, String, Option<u8>, Option<u64>, Rule, Option<u32>, Option<String>);
 
 /// What was shown so far.
 #[derive(Debug, Default)]
@@ -169,7 +171,7 @@ fn refused(report: &Report, verdict: &Verdict) -> String {
         text += &format!(" in {zone} of node {node}");
         let judged =
             verdict.zones.iter().find(|judged| judged.node == node && judged.zone == *zone);
-        text += &judged.map(|zone| format!(": {}", because(zone))).unwrap_or_default();
+        text += &judged.map(|zone| because(zone, verdict.mark)).unwrap_or_default();
     }
     if verdict.rule == Rule::AreaTooLarge {
         text += ": before any zone was asked";
@@ -199,56 +201,72 @@ fn refused(report: &Report, verdict: &Verdict) -> String {
     text
 }
 
-fn because(zone: &ZoneVerdict) -> String {
-    let ZoneVerdict { free, needed, .. } = zone;
-    match zone.rule {
-        Rule::Watermark => format!("{free} pages free, {needed} needed"),
-        Rule::LowmemReserve => format!(
-            "{free} pages free, {needed} needed, {} of them its reserve for lower addresses",
-            zone.reserve
-        ),
-        Rule::HighatomicReserve => {
-            format!("{free} pages free, {needed} needed with what is reserved for urgent requests")
+fn because(zone: &ZoneVerdict, mark: Mark) -> String {
+    let Judgement { rule, answer, depends_on, free, needed, .. } = zone.at(mark);
+    let mut text = format!(", {}: {free} pages free, {needed} needed", proof(*answer, depends_on));
+    text += &match rule {
+        Rule::LowmemReserve => {
+            format!(", {} of them its reserve for lower addresses", zone.reserve)
         }
-        Rule::NoBlock => format!(
-            "{free} pages free, {needed} needed, but no block that is large enough and of a type for it"
-        ),
-        Rule::OrderTooLarge => "no list has blocks of that order".into(),
-        Rule::Passes => format!("{free} pages free, {needed} needed: it would give now"),
-        Rule::Memcg | Rule::AreaTooLarge | Rule::Unknown => "not known".into(),
+        Rule::HighatomicReserve => ", with what is reserved for urgent requests".into(),
+        Rule::NoBlock => ", but no block that is large enough and of a type for it".into(),
+        Rule::OrderTooLarge => "; no list has blocks of that order".into(),
+        Rule::Passes => ": it would give now".into(),
+        _ => String::new(),
+    };
+    if mark == Mark::High {
+        text += &format!(
+            "; against min it is {}, but the last try before a kill asks for high",
+            proof(zone.at_min.answer, &zone.at_min.depends_on)
+        );
+    } else if *answer == Answer::Open && zone.at_high.is_some() {
+        text += "; so is the last try before a kill, which asks for high";
     }
+    text
 }
 
-/// A size, which a report may not have.
-fn kib(kib: Option<u64>) -> String {
-    kib.map_or("an unknown number of KiB".into(), |kib| format!("{kib} KiB"))
-}
-
-/// The same within a list of sizes.
-fn number(kib: Option<u64>) -> String {
-    kib.map_or("unknown".into(), |kib| kib.to_string())
+/// How sure an answer is.
+fn proof(answer: Answer, depends_on: &[&str]) -> String {
+    match answer {
+        Answer::Refused | Answer::Passes => format!("{}, proven", answer.name()),
+        Answer::Open if depends_on.is_empty() => "open".into(),
+        Answer::Open => format!("open: depends on {}", depends_on.join(", ")),
+    }
 }
 
 fn zone_line(zone: &ZoneVerdict, is_asked: bool) -> String {
-    let verdict = match zone.excluded {
+    let Judgement { rule, answer, depends_on, free, needed, mark } = &zone.at_min;
+    let verdict = match (zone.excluded, answer) {
         _ if !is_asked => "not asked".into(),
-        Some(by) => format!("not asked ({})", by.name()),
-        None => zone.rule.name().into(),
+        (Some(by), _) => format!("not asked ({})", by.name()),
+        (None, Answer::Open) => proof(*answer, depends_on),
+        // Several rules may refuse at once.
+        (None, Answer::Refused) if *rule == Rule::Unknown => "refused".into(),
+        (None, _) => rule.name().into(),
     };
-    if zone.is_damaged {
-        return format!(
-            "node {} {:<8} {verdict:<22} figures of it cannot be read",
-            zone.node, zone.zone
-        );
-    }
     let gives = match zone.gives_order {
         Some(order) => format!("gives up to order {order}"),
+        None if *answer == Answer::Open => "what it gives is open".into(),
         None => "gives nothing".into(),
     };
+    let damaged = if zone.is_damaged { "; its row breaks off" } else { "" };
     format!(
-        "node {} {:<8} {verdict:<22} free {}, needed {} (min {}, reserve {}); {gives}",
-        zone.node, zone.zone, zone.free, zone.needed, zone.mark, zone.reserve
+        "node {} {:<8} {verdict:<22} free {free}, needed {needed} (min {mark}, reserve {}); {gives}{damaged}",
+        zone.node, zone.zone, zone.reserve
     )
+}
+
+/// A size, which a report may not have.
+fn kib(kib: impl Into<Figure>) -> String {
+    match kib.into() {
+        Figure::UNKNOWN => "an unknown number of KiB".into(),
+        kib => format!("{kib} KiB"),
+    }
+}
+
+/// The same within a list of sizes.
+fn number(kib: impl Into<Figure>) -> String {
+    kib.into().to_string()
 }
 
 /// What each node had, where there are more than one.
