@@ -132,6 +132,7 @@ struct Outcome {
 }
 
 /// Runs the program, and tells what it took.
+#[expect(clippy::zombie_processes, reason = "wait4 waits, and tells what was taken, too")]
 fn run(arguments: &[&str]) -> Outcome {
     let began = Instant::now();
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
