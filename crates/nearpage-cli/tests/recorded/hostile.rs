@@ -296,6 +296,10 @@ fn plant(root: &Path, random: &mut fastrand::Rng) -> Option<()> {
 #[test]
 fn no_hostile_folder_takes_more_than_it_may() {
     fuzz(|random| {
+        // A folder takes longer to make and to read than other inputs.
+        if random.u8(..10) > 0 {
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..random.usize(1..8) {
             let _ = plant(folder.path(), random);
