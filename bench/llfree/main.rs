@@ -14,9 +14,9 @@ use std::error::Error;
 use llfree::{Alloc, Classing, FrameId, Init, LLFree, MetaData, Request};
 use nearpage::{Model, Pfn};
 use nearpage_bench::internals::{
-    Clock, Contender, Cpus, Effort, LARGE, ORDER9_SIZES, Rules, Seats, Setting, Source, Step, Ticks,
-    Until, fragmentation, mixed_step, order9_step, random_steps, replace_steps, run_rounds, seat,
-    tails_steps,
+    Clock, Contender, Cpus, Effort, LARGE, ORDER9_SIZES, Rules, Seats, Setting, Source, Step,
+    Ticks, Until, fragmentation, mixed_step, order9_step, random_steps, replace_steps, run_rounds,
+    seat, tails_steps,
 };
 use nearpage_bench::{Fragmentation, Row, Shape, StepError};
 use nearpage_linux::Memory;
@@ -34,8 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("--quick") => true,
         Some(other) => return Err(format!("{other:?}: expected --quick, or nothing").into()),
     };
-    let nearpage =
-        Rules { name: "nearpage", model: Model::NEARPAGE, begin: &|| Memory::builder() };
+    let nearpage = Rules { name: "nearpage", model: Model::NEARPAGE, begin: &|| Memory::builder() };
     let cpus = Cpus::allowed()?;
     let setting = Setting {
         cpus: &cpus,
@@ -70,8 +69,17 @@ impl Both<'_> {
         println!("\nfragmentation: ranges of 512 pages that are whole");
         println!(
             "{:<10}{:>8}{:>7}{:>6}{:>6}{:>9}{:>8}{:>8}{:>9}{:>7}{:>9}",
-            "allocator", "threads", "MiB", "seed", "used", "singles", "fifths", "ranges", "perfect",
-            "whole", "order 9"
+            "allocator",
+            "threads",
+            "MiB",
+            "seed",
+            "used",
+            "singles",
+            "fifths",
+            "ranges",
+            "perfect",
+            "whole",
+            "order 9"
         );
         let cpus = self.setting.cpus;
         for &shape in shapes {
@@ -147,8 +155,18 @@ impl Both<'_> {
         println!("\n{title}");
         println!(
             "{:<22}{:>8}{:>5}  {:<9}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}{:>11}{:>14}",
-            "work", "pages", "CPUs", "allocator", "median", "min", "max", "p50", "p99", "p99.9",
-            "zone locks", "shared writes"
+            "work",
+            "pages",
+            "CPUs",
+            "allocator",
+            "median",
+            "min",
+            "max",
+            "p50",
+            "p99",
+            "p99.9",
+            "zone locks",
+            "shared writes"
         );
         rows.sort_by_key(|row| (row.key.work, row.key.n, row.key.threads));
         rows.iter().for_each(print_row);

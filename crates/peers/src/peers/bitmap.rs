@@ -8,27 +8,26 @@ use crate::contestant::{Contestant, enlist};
 use crate::region::{LARGE_PAGES, POOL_PAGES, Region};
 use crate::source::{PAGE, PAGE_BYTES, PageSource};
 
-struct Bitmap<A> {
-    free: Mutex<Box<A>>,
+struct Bitmap<A: 'static> {
+    free: &'static Mutex<A>,
     /// Address of the first page.
     first: usize,
 }
 
+// Megabytes, which no stack has room for on their way to a heap.
+static FREE: Mutex<BitAlloc1M> = Mutex::new(BitAlloc1M::DEFAULT);
+static LARGE_FREE: Mutex<BitAlloc16M> = Mutex::new(BitAlloc16M::DEFAULT);
+
 pub fn build() -> Result<Box<dyn Contestant>, String> {
     let region = Region::reserve().map_err(|error| error.to_string())?;
-    Ok(enlist(Bitmap::new(Box::new(BitAlloc1M::DEFAULT), POOL_PAGES, region.address(0))))
+    FREE.lock().insert(0..POOL_PAGES);
+    Ok(enlist(Bitmap { free: &FREE, first: region.address(0) }))
 }
 
 /// With a level more, for [`LARGE_PAGES`]. It never touches a page, and these have no memory.
 pub fn build_large() -> Result<Box<dyn Contestant>, String> {
-    Ok(enlist(Bitmap::new(Box::new(BitAlloc16M::DEFAULT), LARGE_PAGES, PAGE_BYTES)))
-}
-
-impl<A: BitAlloc> Bitmap<A> {
-    fn new(mut free: Box<A>, pages: usize, first: usize) -> Self {
-        free.insert(0..pages);
-        Self { free: Mutex::new(free), first }
-    }
+    LARGE_FREE.lock().insert(0..LARGE_PAGES);
+    Ok(enlist(Bitmap { free: &LARGE_FREE, first: PAGE_BYTES }))
 }
 
 impl<A: BitAlloc + Send + 'static> PageSource for Bitmap<A> {
