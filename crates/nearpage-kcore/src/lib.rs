@@ -46,7 +46,8 @@
 //!
 //! # Cost and limits
 //!
-//! A guest of 1 GiB is read in less than a second. Whatever the file says, memory is bounded: 16 MiB of headers, 16 MiB of notes,
+//! A dump of 1 GiB took 0.1 s of user time and 2.6 s of the system's on two loaded CPUs, most of it to find VMCOREINFO
+//! without a note. Whatever the file says, memory is bounded: 16 MiB of headers, 16 MiB of notes,
 //! 64 MiB of BTF, four million symbols; no list has more blocks than its zone has pages, and a list that leads in a circle or
 //! not back is cut there, and told. A running kernel goes on meanwhile: a list that does not fit is read three times.
 //!
