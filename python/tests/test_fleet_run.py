@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fleet_help import content_of
+from fleet_help import MIXED, content_of, shortened, unpacked, write_tar
 
 import nearpage
 import nearpage.fleet as fleet
@@ -56,6 +56,33 @@ def test_figures_are_those_of_the_comparison(own_store: fleet.Store, small_bundl
         assert own["events"] > 5000 and own["requests"] > 1000 and own["seconds"] > 0
         assert (own["settings"], own["what_if"], own["seed"], own["version"]) == ("{}", "", 0, nearpage.__version__)
     assert table.column("key").to_pylist() == sorted(table.column("key").to_pylist())
+
+
+def test_auto_is_each_recordings_own_kernel(own_store: fleet.Store, tmp_path: Path) -> None:
+    files = unpacked(MIXED)
+    older = {**shortened(files, 6000), "meta.json": files["meta.json"].replace(b"6.12.95+deb12", b"6.1.0-9")}
+    fleet.ingest(own_store, [write_tar(older, tmp_path / "older.tar.zst")])
+    table = fleet.run(fleet.Study(models=["auto", "linux-6.1", "linux-6.12"]), store=own_store)
+    rows = {(row["load"], row["model"]): row for row in table.to_pylist()}
+    for load, own in (("short", "linux-6.12"), ("longer", "linux-6.12"), ("older", "linux-6.1")):
+        auto = rows[load, "auto"]
+        assert auto["rules"] == own == rows[load, own]["rules"]
+        assert {name: auto[name] for name in results.FIGURES} == {name: rows[load, own][name] for name in results.FIGURES}
+    assert rows["older", "auto"]["first_holds"] != rows["short", "auto"]["first_holds"]
+
+
+def test_passes_are_told_apart_and_rows_say_where_they_come_from(own_store: fleet.Store, small_bundles: list[Path]) -> None:
+    table = fleet.run(fleet.Study(models=["linux-6.18"], seeds=[0, 7]), store=own_store)
+    first = {row["bundle"]: row for row in nearpage.compare_rules(small_bundles, []).to_dict()["first_pass"]}
+    for row in table.to_pylist():
+        assert row["start"] == ("likely" if row["seed"] == 0 else "drawn")
+        assert (row["first_holds"] == first[row["load"]]["holds"]) == (row["seed"] == 0) and row["first_holds"] != row["holds"]
+        own = nearpage.Bundle.open(next(path for path in small_bundles if path.name.startswith(row["load"]))).replay()
+        assert row["fidelity"] == own.fidelity.percent
+        [refills] = [of for of in own.fidelity.rows.to_dicts() if (of["quantity"], of["where"]) == ("refills", "all")]
+        told = 100 * ((refills["predicted"] + 32) / (refills["recorded"] + 32) - 1)
+        assert row["error_percent_holds_refill"] == pytest.approx(told)
+        assert "error_percent_whole_mean" not in row, "no kernel logs it"
 
 
 def test_another_machine_and_other_starts_are_other_keys(own_store: fleet.Store) -> None:

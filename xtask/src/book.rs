@@ -6,6 +6,7 @@
 
 mod figure;
 mod page;
+mod picture;
 mod readme;
 mod results;
 mod table;
@@ -54,8 +55,13 @@ pub enum BookError {
     Found(usize),
 }
 
-/// Chapters about rules that models choose, beside all of `docs/src/how`.
-const ABOUT_RULES: [&str; 4] = [
+/// Chapters about rules that models choose.
+const ABOUT_RULES: [&str; 9] = [
+    "docs/src/how/buddy.md",
+    "docs/src/how/comparing-rules.md",
+    "docs/src/how/life-of-a-page.md",
+    "docs/src/how/pagesets.md",
+    "docs/src/how/rules-of-our-own.md",
     "docs/src/guides/pool.md",
     "docs/src/guides/kernel.md",
     "docs/src/trust/departures.md",
@@ -255,7 +261,7 @@ fn check(name: &str, text: &str, results: &Results, root: &Path) -> Checked {
             }
         }
     }
-    if rules.is_some() || name.starts_with("docs/src/how/") || ABOUT_RULES.contains(&name) {
+    if rules.is_some() || ABOUT_RULES.contains(&name) {
         let today = default_rules();
         if rules != Some(&today) {
             let said = rules.unwrap_or("nothing");
@@ -482,30 +488,25 @@ fn any_source(root: &Path, folder: &str, is: impl Fn(&str) -> bool) -> bool {
     false
 }
 
-/// README.md, out of its tested source.
+/// README.md out of its tested source, and its picture.
 fn readme(
     root: &Path,
     results: &Results,
     refresh: bool,
     found: &mut Vec<String>,
 ) -> Result<(), BookError> {
-    let (source, page) = (root.join(readme::SOURCE), root.join("README.md"));
-    if !source.exists() {
-        found.push(format!("README.md: {} is not there to write it from", readme::SOURCE));
-        return Ok(());
-    }
-    let fresh = match readme::page(&read(&source)?, results) {
-        Ok(fresh) => fresh,
-        Err(errors) => {
-            found.extend(errors);
-            return Ok(());
-        }
-    };
-    if read(&page)? != fresh {
-        if refresh {
-            write(&page, &fresh)?;
-        } else {
-            found.push(format!("README.md is not what {} gives today", readme::SOURCE));
+    let page = readme::page(&read(&root.join(readme::SOURCE))?, results);
+    let picture =
+        picture::draw(results).map_err(|error| vec![format!("{}: {error}", picture::PATH)]);
+    for (name, fresh) in [("README.md", page), (picture::PATH, picture)] {
+        let path = root.join(name);
+        match fresh {
+            Err(errors) => found.extend(errors),
+            Ok(fresh) if fs::read_to_string(&path).is_ok_and(|text| text == fresh) => {}
+            Ok(fresh) if refresh => write(&path, &fresh)?,
+            Ok(_) => found.push(format!(
+                "{name}: not what its sources give today: cargo xtask book --refresh"
+            )),
         }
     }
     Ok(())
@@ -524,6 +525,9 @@ fn pictures(root: &Path, results: &Results) -> Result<Vec<String>, BookError> {
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.ends_with(picture::PATH) {
+            continue;
+        }
         let picture = read(&path)?;
         found.extend(
             stale_picture(&picture, results).map(|why| format!("docs/src/img/{name}: {why}")),

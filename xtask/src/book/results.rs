@@ -61,7 +61,7 @@ impl Results {
     pub fn without_origin(&self) -> impl Iterator<Item = &str> {
         let lacks = |text: &str| {
             let head: String = text.lines().take(8).collect::<Vec<_>>().join("\n");
-            !head.contains("commit ")
+            !head.to_lowercase().contains("commit ")
         };
         self.0
             .iter()
@@ -95,16 +95,16 @@ impl Results {
         let table = self.table(file, section)?;
         let at = table.head.iter().position(|name| name == column);
         let at = at.ok_or_else(|| format!("`{key}`: the columns are {}", table.head.join(", ")))?;
-        let joined = |cells: &[String]| cells.join(" ");
-        let rows: Vec<_> = table
-            .rows
-            .iter()
-            .filter(|cells| {
-                joined(cells)
-                    .strip_prefix(row)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-            })
-            .collect();
+        let begins = |cells: &[String]| {
+            cells
+                .join(" ")
+                .strip_prefix(row)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        let mut rows: Vec<_> = table.rows.iter().filter(|cells| begins(cells)).collect();
+        if rows.iter().any(|cells| cells[0] == row) {
+            rows.retain(|cells| cells[0] == row);
+        }
         match rows[..] {
             [cells] => cells.get(at).cloned().ok_or_else(|| format!("`{key}`: the row is shorter")),
             _ => Err(format!("`{key}`: {} rows begin so", rows.len())),

@@ -70,12 +70,15 @@ fn a_block_that_nothing_runs_is_found() {
 fn a_chapter_about_other_rules_is_found() {
     let today = default_rules();
     let page = format!("# Rules\n\n<!-- rules: {today} -->\n");
-    assert!(found("docs/src/how/a.md", &page).is_empty());
+    assert!(found("docs/src/how/buddy.md", &page).is_empty());
     let other = page.replace(&today, "nearpage 00000000");
     assert!(
-        found("docs/src/how/a.md", &other)[0].contains("describes the rules of nearpage 00000000")
+        found("docs/src/how/buddy.md", &other)[0]
+            .contains("describes the rules of nearpage 00000000")
     );
-    assert!(found("docs/src/how/a.md", "# Rules\n")[0].contains("describes the rules of nothing"));
+    assert!(
+        found("docs/src/how/buddy.md", "# Rules\n")[0].contains("describes the rules of nothing")
+    );
     assert!(found("docs/src/a.md", "# No rules\n").is_empty());
 }
 
