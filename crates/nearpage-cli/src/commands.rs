@@ -7,6 +7,7 @@ mod environment;
 pub mod explain;
 pub mod export;
 mod failure;
+mod help;
 mod input;
 mod interrupt;
 pub mod lab;
@@ -37,7 +38,7 @@ use serde::Serialize;
 use crate::escaping::Escaping;
 use crate::terminal;
 
-/// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
+/// Predict what Linux's page allocator does with a load, on machines that you do not have; explain what it did; run programs on another one.
 #[derive(Parser, Debug)]
 #[command(name = "nearpage", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -194,7 +195,7 @@ impl CommandError {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_json = failure::wants_json(&arguments);
-    let program = Cli::command().color(terminal::color_of(&arguments));
+    let program = help::grouped(Cli::command()).color(terminal::color_of(&arguments));
     let parsed = program.try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
