@@ -404,6 +404,7 @@ fn chosen(source: Directive<'_>, figure: &str, root: &Path) -> Option<String> {
             let text = source
                 .value
                 .split_whitespace()
+                .filter(|path| !path.ends_with(".md"))
                 .filter_map(|path| fs::read_to_string(root.join(path)).ok());
             let digits: String = figure.chars().filter(|c| *c != ' ').collect();
             let has = |text: String| {
@@ -438,6 +439,8 @@ fn unrun(
             (!any_source(root, "src", included))
                 .then(|| "no crate includes this page, so nothing runs its Rust".to_owned())
         }
+        // A file of its own, which a command of a page runs.
+        "toml" if lines.iter().all(|line| line.starts_with("{{#include ../examples/")) => None,
         "python" | "c" | "cpp" | "toml" => {
             (!any_source(root, "tests", |source| source.contains(&named)))
                 .then(|| format!("no test reads {named}, so nothing runs its {kind}"))

@@ -111,7 +111,7 @@ impl fmt::Display for Machine {
         let commit = self.commit.map_or(String::new(), |commit| format!(", commit {commit}"));
         let bytes = size::format(self.bytes_per_node);
         writeln!(f, "nearpage {}{commit}, {bytes} a node", self.version)?;
-        writeln!(f, "clock    {} ns a look, taken off", self.clock_look_ns)?;
+        writeln!(f, "clock    a reading takes {} ns, subtracted", self.clock_look_ns)?;
         writeln!(
             f,
             "rounds   {}: median, min and max are over them, p99 is over their samples",

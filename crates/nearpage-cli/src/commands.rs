@@ -7,6 +7,7 @@ mod environment;
 pub mod explain;
 pub mod export;
 mod failure;
+mod help;
 mod input;
 mod interrupt;
 pub mod lab;
@@ -38,7 +39,7 @@ use serde::Serialize;
 use crate::escaping::Escaping;
 use crate::terminal;
 
-/// The NUMA page allocator of a kernel, as software that anyone can embed, run and study.
+/// Predict what Linux's page allocator does with a load, on machines that you do not have; explain what it did; run programs on another one.
 #[derive(Parser, Debug)]
 #[command(name = "nearpage", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -195,7 +196,7 @@ impl CommandError {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_json = failure::wants_json(&arguments);
-    let program = Cli::command().color(terminal::color_of(&arguments));
+    let program = help::grouped(Cli::command()).color(terminal::color_of(&arguments));
     let cli = match parsed(program.clone(), arguments.iter().cloned()) {
         Ok(cli) => cli,
         Err(error) => {

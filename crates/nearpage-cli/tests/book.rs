@@ -34,19 +34,45 @@ fn slow_commands_print_what_the_book_shows_if_asked_for() {
     let copies = tempfile::tempdir().unwrap();
     let mut pages = vec![PathBuf::from("docs/README.trycmd")];
     collect(Path::new("docs/src"), "md", &mut pages);
-    let mut blocks = 0;
+    let (mut blocks, mut copied) = (0, Vec::new());
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let name = page.display().to_string().replace('/', "-");
-        let slow =
-            text.replace("```console\n", "```text\n").replace("```console,ignore", "```console");
-        blocks += text.matches("```console,ignore").count();
-        fs::write(copies.path().join(name), slow).unwrap();
+        let copy = copies.path().join(page.display().to_string().replace('/', "-") + ".md");
+        blocks += text.matches("```console,ignore\n").count();
+        fs::write(&copy, slow_alone(&text)).unwrap();
+        copied.push((page, text, copy));
     }
     assert!(blocks > 0, "no page has a slow command");
-    if env::var_os("BOOK_SLOW").is_some() {
-        trycmd::TestCases::new().case(copies.path().join("*.md"));
+    if env::var_os("BOOK_SLOW").is_none() {
+        return;
     }
+    trycmd::TestCases::new().case(copies.path().join("*.md"));
+    if env::var("TRYCMD").is_ok_and(|mode| mode == "overwrite") {
+        for (page, before, copy) in copied {
+            let after = all_again(&fs::read_to_string(copy).unwrap());
+            // What somebody wrote meanwhile is not lost.
+            if after != before && fs::read_to_string(&page).unwrap() == before {
+                fs::write(page, after).unwrap();
+            }
+        }
+    }
+}
+
+/// A page in which the slow commands are the only ones.
+fn slow_alone(page: &str) -> String {
+    page.replace("```console\n", "```quick\n").replace("```console,ignore\n", "```console\n")
+}
+
+/// The page that [`slow_alone`] was made of.
+fn all_again(page: &str) -> String {
+    page.replace("```console\n", "```console,ignore\n").replace("```quick\n", "```console\n")
+}
+
+#[test]
+fn a_page_of_slow_commands_becomes_the_whole_page_again() {
+    let page = "```console\n$ a\n```\n```console,ignore\n$ b\n```\n```text\nc\n```\n";
+    assert_eq!(slow_alone(page), "```quick\n$ a\n```\n```console\n$ b\n```\n```text\nc\n```\n");
+    assert_eq!(all_again(&slow_alone(page)), page);
 }
 
 /// Comments cite facts about Linux by number: `facts 4.2`, `Facts 9.3, 9.4`. Each number is a heading of the book.

@@ -123,7 +123,7 @@ fn quantities(rows: &[Row]) -> Markup {
 
 fn rows<'a>(rows: impl Iterator<Item = &'a Row>) -> Markup {
     let cells: Vec<Vec<Cell>> = rows.map(row_cells).collect();
-    table(&["quantity", "where", "predicted", "recorded", "error", "start bound"], &cells)
+    table(&["quantity", "where", "predicted", "recorded", "error", "with other starts"], &cells)
 }
 
 fn row_cells(row: &Row) -> Vec<Cell> {

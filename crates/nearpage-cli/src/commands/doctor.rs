@@ -12,7 +12,7 @@ use nearpage_machine::open_tree;
 use super::input::{self, STANDARD_INPUT};
 use super::{CommandError, environment, print, print_json};
 
-/// Say what about a machine helps or hinders an allocator, and what to do.
+/// List settings of a machine that slow allocation down, and how to fix them.
 ///
 /// Without --sysroot: this machine, with the limits and denied system calls of this process.
 /// Nothing is changed.

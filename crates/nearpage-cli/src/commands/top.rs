@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::{CommandError, watched, write_output};
 use source::Source;
 
-/// Show what a machine's nodes, zones and processes are at, and what is wrong with them.
+/// Live view of free memory by node, zone and process, with problems marked.
 ///
 /// It reads /proc and /sys, needs no root, and changes nothing.
 #[derive(Args, Debug)]

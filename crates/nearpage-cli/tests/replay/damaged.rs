@@ -72,7 +72,7 @@ fn events_that_the_recorder_lost_are_told() {
     assert!(meta.contains(none));
     std::fs::write(&path, meta.replace(none, "\"lost_events\": 6679")).unwrap();
     let output = stdout(&["replay", bundle.to_str().unwrap()]);
-    assert!(output.contains("\nmet: events that the recorder lost 6679, "), "{output}");
+    assert!(output.contains("\nof these: events that the recorder lost: 6679; "), "{output}");
 }
 
 #[test]

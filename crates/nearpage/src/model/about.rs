@@ -12,7 +12,7 @@ impl Model {
                 "nearpage's own: pageblocks that CPUs own, sizes by the swing of each CPU"
             }
             "nearpage-0.1" => {
-                "nearpage's before: as 6.12, and nodes without CPUs are always preferred for spilling"
+                "nearpage 0.1: the rules of 6.12, but spills go to nodes without CPUs first"
             }
             "linux-6.18" => "Linux 6.18, as far as its traces show",
             "linux-6.12" => "Linux 6.12",

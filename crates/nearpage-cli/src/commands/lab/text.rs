@@ -41,7 +41,7 @@ pub(super) fn report(report: &Report) -> String {
         text.push('\n');
     }
     for hold in &report.holds {
-        let mark = if hold.ok { "holds" } else { "FAILS" };
+        let mark = if hold.ok { "ok   " } else { "FAILS" };
         text += &format!("{mark}  {}: {}\n", hold.what, hold.value);
     }
     for note in &report.notes {

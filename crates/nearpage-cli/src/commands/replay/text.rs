@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{:<16} {:<22} {:>10} {:>10} {:>9}  start bound",
+        "\n{:<16} {:<22} {:>10} {:>10} {:>9}  with other starts",
         "quantity", "where", "predicted", "recorded", "error"
     );
     for row in report.fidelity.rows.iter().filter(|row| !row.place.starts_with("cpu")) {
@@ -34,7 +34,7 @@ pub(super) fn render(report: &Report) -> String {
     let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
     let _ = writeln!(
         out,
-        "\nfidelity: {}; once the start no longer matters: {}",
+        "\nfidelity: {} over all rows; {} over refills and drains after the unknown start has washed out",
         percent(report.fidelity.percent),
         percent(report.fidelity.percent_known_state)
     );
@@ -83,8 +83,8 @@ pub(super) fn heading(out: &mut String, report: &Report) {
         ("events that the recorder lost", trace.recorder_lost_events),
         ("events lost", trace.lost_events),
         ("lines that tell of lost events", trace.lost_lines),
-        ("frees told twice (batched)", trace.batched_frees),
-        ("frees of unknown origin", trace.unknown_frees),
+        ("batched frees, logged twice and counted once", trace.batched_frees),
+        ("frees of pages from before the trace", trace.unknown_frees),
         ("frees of a part", trace.split_frees),
         ("frees without a block", trace.lost_frees),
         ("allocations of a block not freed before", trace.realloc_of_live),
@@ -97,9 +97,9 @@ pub(super) fn heading(out: &mut String, report: &Report) {
         ("free pages without a place", trace.unplaced_pages),
     ];
     let facts = facts.iter().filter(|(_, count)| *count > 0);
-    let facts: Vec<String> = facts.map(|(what, count)| format!("{what} {count}")).collect();
+    let facts: Vec<String> = facts.map(|(what, count)| format!("{what}: {count}")).collect();
     if !facts.is_empty() {
-        let _ = writeln!(out, "met: {}", facts.join(", "));
+        let _ = writeln!(out, "of these: {}", facts.join("; "));
     }
     if trace.unticked_seconds > 0.0 {
         let _ = writeln!(
@@ -112,7 +112,10 @@ pub(super) fn heading(out: &mut String, report: &Report) {
         let _ = writeln!(out, "unknown gfp flag {name}: {count} times");
     }
     for (zone, count) in &trace.unlogged_allocs {
-        let _ = writeln!(out, "allocations without an event, {zone}: {count}, taken off numa_hit");
+        let _ = writeln!(
+            out,
+            "the kernel counted {count} allocations more in {zone} than the trace has: subtracted from numa_hit"
+        );
     }
     if !trace.has_markers {
         let _ = writeln!(out, "the trace has no markers: all of it is taken for the window");
