@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is run.
 const PAGES: [&str; 2] = ["docs/README.trycmd", "docs/src/**/*.md"];
@@ -73,6 +74,71 @@ fn a_page_of_slow_commands_becomes_the_whole_page_again() {
     let page = "```console\n$ a\n```\n```console,ignore\n$ b\n```\n```text\nc\n```\n";
     assert_eq!(slow_alone(page), "```quick\n$ a\n```\n```console\n$ b\n```\n```text\nc\n```\n");
     assert_eq!(all_again(&slow_alone(page)), page);
+}
+
+/// `docs/src/reference/help` has the help of each command, which the pages of the reference include.
+/// `TRYCMD=overwrite cargo test -p nearpage-cli --test book` writes it anew.
+#[test]
+fn the_reference_has_the_help_of_each_command() {
+    go_to_root();
+    let folder = Path::new("docs/src/reference");
+    let mut pages = Vec::new();
+    collect(folder, "md", &mut pages);
+    let pages: String = pages.iter().map(|page| fs::read_to_string(page).unwrap()).collect();
+    let overwrite = env::var("TRYCMD").is_ok_and(|mode| mode == "overwrite");
+    let (mut stale, mut kept) = (Vec::new(), BTreeSet::new());
+    for command in with_options(&[]).into_iter().chain([Vec::new()]) {
+        let name = if command.is_empty() { "nearpage".to_owned() } else { command.join("-") };
+        let file = folder.join("help").join(name.clone() + ".txt");
+        let include = format!("{{{{#include help/{name}.txt}}}}");
+        assert!(pages.contains(&include), "no page of the reference has {include}");
+        let help = help_of(&command);
+        if overwrite {
+            fs::write(&file, &help).unwrap();
+        }
+        if fs::read_to_string(&file).is_ok_and(|text| text == help) {
+            kept.insert(file);
+        } else {
+            stale.push(file);
+        }
+    }
+    assert!(stale.is_empty(), "not what the program says, TRYCMD=overwrite writes them: {stale:?}");
+    let mut files = Vec::new();
+    collect(&folder.join("help"), "txt", &mut files);
+    files.retain(|file| !kept.contains(file));
+    assert!(files.is_empty(), "of no command: {files:?}");
+}
+
+/// The commands below one that do something themselves.
+fn with_options(above: &[String]) -> Vec<Vec<String>> {
+    let help = help_of(above);
+    let is_listed = |line: &&str| line.starts_with("  ") && line.as_bytes()[2].is_ascii_lowercase();
+    let listed = help.lines().take_while(|line| *line != "Options:" && *line != "Arguments:");
+    let mut found = Vec::new();
+    for line in listed.filter(is_listed) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if ["help", "completions", "man"].contains(&name) {
+            continue;
+        }
+        let path = [above, &[name.to_owned()]].concat();
+        let is_group = help_of(&path)
+            .lines()
+            .any(|line| line.starts_with("Usage:") && line.ends_with("<COMMAND>"));
+        found.extend(with_options(&path));
+        if !is_group {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// What `nearpage help` prints of a command.
+fn help_of(command: &[String]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_nearpage")).arg("help").args(command).output().unwrap();
+    assert!(output.status.success(), "{command:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    help.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 /// Comments cite facts about Linux by number: `facts 4.2`, `Facts 9.3, 9.4`. Each number is a heading of the book.

@@ -35,7 +35,11 @@ fn binding(nodes: &[MachineNode], allowed: &Allowed) -> Finding {
     let far =
         ids(nodes().filter(is_allowed).filter(|node| !runs_on(node) && !node.cpus.is_empty()));
     match (denied.as_slice(), far.as_slice()) {
-        ([], []) => Finding::good(check, found, "who runs here may have memory of its own node"),
+        ([], []) => Finding::good(
+            check,
+            found,
+            "each CPU that this process may use has memory of its own node",
+        ),
         ([], far) => Finding::note(
             check,
             found,

@@ -181,7 +181,7 @@ fn because(report: &Report, zone: &ZoneVerdict, mark: Mark) -> String {
         Rule::HighatomicReserve => ", with what is reserved for urgent requests".into(),
         Rule::NoBlock => ", but no block that is large enough and of a type for it".into(),
         Rule::OrderTooLarge => "; no list has blocks of that order".into(),
-        Rule::Passes => ": it would give now".into(),
+        Rule::Passes => "; by these figures it would pass: memory came back before they were printed, or another rule refused".into(),
         _ => String::new(),
     };
     if mark == Mark::High {

@@ -1,9 +1,10 @@
 //! What a scenario came to.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nearpage_sim::Samples;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How a figure of the model compares with the reference's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -43,6 +44,23 @@ pub enum Tolerance {
     Between(f64, f64),
 }
 
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(most) => write!(f, "{}", rounded(*most)),
+            Self::Relative(most) => write!(f, "{} %", rounded(most * 100.0)),
+            Self::NearZero(most) => write!(f, "{} from zero", rounded(*most)),
+            Self::Between(least, most) => write!(f, "{} to {}", rounded(*least), rounded(*most)),
+        }
+    }
+}
+
+impl Serialize for Tolerance {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl Tolerance {
     fn accepts(self, reference: f64, model: f64) -> bool {
         match self {
@@ -67,6 +85,27 @@ pub struct Row {
     pub model: f64,
     /// How they compare.
     pub verdict: Verdict,
+    /// How near they must be.
+    pub tolerance: Tolerance,
+}
+
+impl Row {
+    /// The verdict with what the model is off by, and what is accepted.
+    pub fn judgement(&self) -> String {
+        let off = self.model - self.reference;
+        let off = match self.tolerance {
+            Tolerance::Relative(_) if self.reference != 0.0 => {
+                format!("{:+.1} %", 100.0 * off / self.reference.abs())
+            }
+            _ => format!("{off:+.3}"),
+        };
+        let tolerance = self.tolerance;
+        match self.verdict {
+            Verdict::Within => format!("within {tolerance}: {off}"),
+            Verdict::Off => format!("off by {off}; {tolerance} accepted"),
+            Verdict::KnownMiss => format!("known miss by {off}; {tolerance} accepted"),
+        }
+    }
 }
 
 /// Something that must hold.
@@ -140,7 +179,7 @@ impl Report {
     pub fn row(&mut self, row: &str, column: &str, reference: f64, model: f64, near: Tolerance) {
         let verdict = if near.accepts(reference, model) { Verdict::Within } else { Verdict::Off };
         let (row, column, model) = (row.into(), column.into(), rounded(model));
-        self.rows.push(Row { row, column, reference, model, verdict });
+        self.rows.push(Row { row, column, reference, model, verdict, tolerance: near });
     }
 
     /// Adds something that must hold.
@@ -182,4 +221,28 @@ fn rounded(value: f64) -> f64 {
     let digits = 5 - value.abs().log10().floor() as i32;
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_judgement_has_deviation_and_tolerance() {
+        let mut report = Report::new("judged", "");
+        report.row("seconds", "after", 10.0, 10.5, Tolerance::Relative(0.1));
+        report.row("seconds", "after", 27.9, 14.4, Tolerance::Relative(0.1));
+        report.row("percent", "saved", 12.0, 3.0, Tolerance::Absolute(5.0));
+        report.row("locks", "after", 1.0, 1.04, Tolerance::Between(1.0, 1.107));
+        let judged: Vec<String> = report.rows.iter().map(Row::judgement).collect();
+        assert_eq!(
+            judged,
+            [
+                "within 10 %: +5.0 %",
+                "off by -48.4 %; 10 % accepted",
+                "off by -9.000; 5 accepted",
+                "within 1 to 1.107: +0.040",
+            ]
+        );
+    }
 }

@@ -135,22 +135,22 @@ fn plots(rows: &[Row]) -> Markup {
 }
 
 fn row_cells(row: &Row) -> Vec<Cell> {
-    let (text, class) = match row.verdict {
-        Verdict::Within => (Verdict::Within.name().to_owned(), "good"),
-        Verdict::KnownMiss => (Verdict::KnownMiss.name().to_owned(), "known"),
-        Verdict::Off => (format!("off by {}", figure(row.model - row.reference)), "bad"),
+    let class = match row.verdict {
+        Verdict::Within => "good",
+        Verdict::KnownMiss => "known",
+        Verdict::Off => "bad",
     };
     vec![
         Cell::from(&*row.row),
         Cell::from(&*row.column),
         Cell::number(figure(row.reference)),
         Cell::number(figure(row.model)),
-        Cell::marked(text, class),
+        Cell::marked(row.judgement(), class),
     ]
 }
 
 fn hold_cells(hold: &Hold) -> Vec<Cell> {
-    let mark = if hold.ok { Cell::marked("holds", "good") } else { Cell::marked("fails", "bad") };
+    let mark = if hold.ok { Cell::marked("ok", "good") } else { Cell::marked("fails", "bad") };
     vec![mark, Cell::from(&*hold.what), Cell::number(figure(hold.value))]
 }
 

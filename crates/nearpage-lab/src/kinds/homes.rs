@@ -57,12 +57,12 @@ impl Demand {
         if self.is_clear {
             // Shares of threads may differ by a page.
             let what = format!(
-                "{name}: far pages a page, only those of threads without memory at home, {homeless:.4}"
+                "{name}: share of pages from another node, only those of threads without memory at home, {homeless:.4}"
             );
             report.hold(what, far, (far - homeless).abs() < 0.001);
         } else if self.pages <= self.all {
             let what = format!(
-                "{name}: far pages a page, at least those without room at home, {homeless:.4}"
+                "{name}: share of pages from another node, at least the {homeless:.4} that have no room at home"
             );
             report.hold(what, far, far >= homeless);
         }

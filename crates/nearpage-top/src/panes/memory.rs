@@ -267,13 +267,13 @@ fn block_row(shown: &Shown<'_>, zone: &ZoneSample, orders: usize) -> String {
         .collect();
     let highest = (0..orders as u8).rev().find(|order| passes(zone, *order) == Some(true));
     let highest = match highest {
-        Some(order) => format!("to {order}"),
+        Some(order) => format!("up to order {order}"),
         None if zone.min.is_none() || zone.blocks.is_empty() => "-".into(),
         None => "none".into(),
     };
     // The largest that gets less.
-    let end = [9, 3, 0]
-        .into_iter()
-        .find_map(|order| Some(format!(", no {order} in {}", none_in(shown, zone, order)?)));
+    let end = [9, 3, 0].into_iter().find_map(|order| {
+        Some(format!("; at this pace order {order} runs out in {}", none_in(shown, zone, order)?))
+    });
     format!("{:>4} {:<7}{counts}  {highest}{}", zone.node, zone.zone, end.unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use nearpage_bench::comparison;
-use nearpage_lab::report::{Row, Verdict};
+use nearpage_lab::report::Row;
 use nearpage_lab::{LabError, Report, catalog};
 
 /// All scenarios, a line each.
@@ -52,14 +52,16 @@ pub(super) fn report(report: &Report) -> String {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let verdict = match row.verdict {
-        Verdict::Off => format!("off by {:.3}", row.model - row.reference),
-        verdict => verdict.name().to_owned(),
-    };
     let number = |figure: f64| {
         if figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.3}") }
     };
-    vec![row.row.clone(), row.column.clone(), number(row.reference), number(row.model), verdict]
+    vec![
+        row.row.clone(),
+        row.column.clone(),
+        number(row.reference),
+        number(row.model),
+        row.judgement(),
+    ]
 }
 
 fn table(header: &[String], rows: &[Vec<String>]) -> String {
