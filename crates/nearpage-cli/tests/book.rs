@@ -6,7 +6,7 @@
 //!
 //! Blocks ```` ```console,ignore ```` take minutes: `BOOK_SLOW=1 cargo test -p nearpage-cli --test book` runs those too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,6 +139,94 @@ fn help_of(command: &[String]) -> String {
     assert!(output.status.success(), "{command:?}");
     let help = String::from_utf8(output.stdout).unwrap();
     help.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Blocks of `sh` and words in the text are not run: they may need root, another machine, or hours. Their commands and options exist.
+#[test]
+fn commands_that_are_not_run_exist() {
+    go_to_root();
+    let mut pages = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
+    collect(Path::new("docs/src"), "md", &mut pages);
+    let known: BTreeMap<String, String> = with_options(&[])
+        .into_iter()
+        .chain(["completions", "man", "trace", "help"].map(|name| vec![name.to_owned()]))
+        .map(|command| (command.join(" "), help_of(&command)))
+        .collect();
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in pages {
+        for command in commands_in(&fs::read_to_string(&page).unwrap()) {
+            seen += 1;
+            wrong.extend(
+                unknown(&command, &known).map(|what| format!("{}: {what}", page.display())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "only {seen} commands were found");
+}
+
+/// The commands of `nearpage` in blocks of `sh` and between single backticks, each as its words.
+fn commands_in(page: &str) -> Vec<Vec<String>> {
+    let (mut kind, mut texts) = (None, Vec::new());
+    for line in page.lines() {
+        match (line.strip_prefix("```"), kind) {
+            (Some(_), Some(_)) => kind = None,
+            (Some(opened), None) => kind = Some(opened),
+            (None, Some("sh")) => texts.push(line.split(" # ").next().unwrap_or_default()),
+            (None, Some(_)) => {}
+            (None, None) => texts.extend(line.split('`').skip(1).step_by(2)),
+        }
+    }
+    let parts = texts.into_iter().flat_map(|text| text.split(['|', ';', '&', '\\']));
+    let words = parts.map(|part| part.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words
+        .filter_map(|words| {
+            let at = words.iter().position(|word| word == "nearpage")?;
+            let before = &words[..at];
+            let is_run = before
+                .iter()
+                .all(|word| word.contains('=') || word == "sudo" || word == "ssh" || word == "box");
+            (is_run && words.len() > at + 1).then(|| words[at + 1..].to_vec())
+        })
+        .collect()
+}
+
+/// The command or the option that there is not.
+fn unknown(words: &[String], known: &BTreeMap<String, String>) -> Option<String> {
+    let first = &words[0];
+    if first.starts_with('-') || first.chars().all(|c| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let two = words[..words.len().min(2)].join(" ");
+    let Some(help) = known.get(&two).or_else(|| known.get(first)) else {
+        return Some(format!("nearpage {first} is no command"));
+    };
+    let ours = words.iter().take_while(|word| *word != "--");
+    let mut options = ours
+        .filter(|word| word.starts_with("--"))
+        .map(|word| word.split('=').next().unwrap_or(word));
+    let has = |option: &str| {
+        help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == option)
+    };
+    let lacks = options.find(|option| !has(option))?;
+    Some(format!("nearpage {two} has no {lacks}"))
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_found() {
+    let page = "Run `nearpage rpelay` or `nearpage replay --stat 1`.\n\n```sh\nsudo nearpage record --nothing -- make --all | nearpage replay -   # --not\n```\n";
+    let known = ["replay", "record"].map(|name| (name.to_owned(), "--starts".to_owned()));
+    let known = BTreeMap::from(known);
+    let found: Vec<String> =
+        commands_in(page).iter().filter_map(|command| unknown(command, &known)).collect();
+    assert_eq!(
+        found,
+        [
+            "nearpage rpelay is no command",
+            "nearpage replay --stat has no --stat",
+            "nearpage record --nothing has no --nothing",
+        ]
+    );
 }
 
 /// Comments cite facts about Linux by number: `facts 4.2`, `Facts 9.3, 9.4`. Each number is a heading of the book.
