@@ -75,7 +75,7 @@ status 1: something is off that is not listed, or does not hold. `sweep` and `co
 file of that name is `./sweep`.
 
 JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
-  rows[]             row, column, reference, model, verdict
+  rows[]             row, column, reference, model, verdict, tolerance (what is accepted)
   holds[]            what, value, ok
   counts             by name
 CSV (--csv): the rows; then what must hold, with an empty column and reference, the value as model, and `holds` or
