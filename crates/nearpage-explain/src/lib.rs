@@ -19,7 +19,7 @@
 //! | ask what is behind it, and what would have helped | [`Explanation`], [`Cause`], [`Remedy`] |
 //!
 //! ```text
-//! prefix --> piece (rows, mode) --> open --> reader --> report
+//! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
 //! report --> zones --> verdict --> cause, remedy --> explanation --> words
 //! ```
 //!
@@ -30,9 +30,11 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod anchor;
 mod cause;
 mod explanation;
 mod figure;
+mod joined;
 mod mode;
 mod open;
 mod piece;
@@ -41,6 +43,7 @@ mod reader;
 mod remedy;
 mod report;
 mod rows;
+mod transport;
 mod verdict;
 mod words;
 mod zones;
@@ -48,7 +51,7 @@ mod zones;
 pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;
-pub use reader::{ReadError, Reader};
+pub use reader::{ReadError, Reader, UNREAD_MOST, Unread};
 pub use remedy::{Change, Effect, Remedy};
 pub use report::{
     FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,

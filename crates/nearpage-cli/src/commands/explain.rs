@@ -40,8 +40,8 @@ const AFTER_HELP: &str = "\
 Exit status: 0 the log was read, with or without reports, 1 the output could not be written, 2 wrong usage or
 unreadable input. A log that breaks off is explained as far as it goes.
 
-The log is read as it comes: 1 GB takes no more memory than 1 MB. Times, hosts, priorities and callers in front of
-lines are taken off. Lines of reports that are mixed are sorted by caller where the kernel prints it, else by
+The log is read as it comes: 1 GB takes no more memory than 1 MB. What its way put around lines is undone: times, hosts,
+priorities, callers and other prefixes, JSON, quotes, quoted-printable, HTML, markdown, escapes, broken lines. Lines of reports that are mixed are sorted by caller where the kernel prints it, else by
 what a report can still have. Of reports that are alike (process, order, flags, rule) the text shows the first in
 full and counts the others; of more than 4096 kinds it counts the rest.
 
@@ -57,6 +57,7 @@ JSON (--json):
                          causes[]: kind, kib, text; what decides first, then what fills memory
                          remedies[]: change, effect (helps, helps_a_little, unknown, no_effect, harmful), amount, text
                          unknown[]: what the report does not tell
+  unread[]               line and why: what looks like a report and cannot be read as one, at most 64
   lines                  lines read
   error                  why reading ended before the log did; null if it did not";
 
@@ -115,7 +116,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
                 Err(error) => failure = Some(error),
             }
         }
-        writer.end(output, reader.lines(), failure.as_ref())
+        writer.end(output, &reader, failure.as_ref())
     })?;
     if let (Some(file), Some(page)) = (file, page) {
         file.write(&page.finish(&origin))?;
@@ -173,15 +174,18 @@ impl Shown {
     fn end(
         &mut self,
         output: &mut impl Write,
-        lines: u64,
+        reader: &Reader<impl BufRead>,
         failure: Option<&ReadError>,
     ) -> io::Result<()> {
+        let (lines, unread) = (reader.lines(), reader.unread());
         match self {
             Shown::Json { .. } => {
                 let error = serde_json::to_string(&failure.map(ToString::to_string))?;
-                writeln!(output, "\n  ],\n  \"lines\": {lines},\n  \"error\": {error}\n}}")
+                let unread = serde_json::to_string(unread)?;
+                write!(output, "\n  ],\n  \"unread\": {unread},\n  \"lines\": {lines},\n")?;
+                writeln!(output, "  \"error\": {error}\n}}")
             }
-            Shown::Text(log) => log.end(output, lines),
+            Shown::Text(log) => log.end(output, lines, unread),
         }
     }
 }

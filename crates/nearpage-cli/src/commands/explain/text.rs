@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use nearpage_explain::{Explanation, Kind, Paragraph, Rule};
+use nearpage_explain::{Explanation, Kind, Paragraph, Rule, Unread};
 
 /// Kinds of reports that are told apart and shown; those beyond are counted.
 const KINDS_MOST: usize = 4096;
@@ -51,7 +51,15 @@ impl Log {
         write_one(output, explanation)
     }
 
-    pub(super) fn end(&self, output: &mut impl Write, lines: u64) -> io::Result<()> {
+    pub(super) fn end(
+        &self,
+        output: &mut impl Write,
+        lines: u64,
+        unread: &[Unread],
+    ) -> io::Result<()> {
+        for Unread { line, why } in unread {
+            writeln!(output, "line {line}: what looks like a report cannot be read as one: {why}")?;
+        }
         let mut repeated: Vec<_> = self.alike.values().filter(|(_, more, _)| *more > 0).collect();
         repeated.sort();
         for (first, more, last) in repeated {
