@@ -17,10 +17,11 @@
 //! | ask which rule refused, zone by zone | [`Verdict`], [`Rule`], [`ZoneVerdict`] |
 //! | show all of it | [`Explanation::head`], [`Explanation::paragraphs`] |
 //! | ask what is behind it, and what would have helped | [`Explanation`], [`Cause`], [`Remedy`] |
+//! | take texts of the machine that stand beside reports | [`Beside`], [`Reader::beside`], [`Explanation::with`] |
 //!
 //! ```text
 //! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> cause, remedy --> explanation --> words
+//! report --> zones --> verdict --> cause, remedy, beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod anchor;
+mod beside;
 mod cause;
 mod explanation;
 mod figure;
@@ -48,6 +50,7 @@ mod verdict;
 mod words;
 mod zones;
 
+pub use beside::{Beside, BesideNode, BesideZone};
 pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;

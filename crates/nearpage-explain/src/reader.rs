@@ -8,6 +8,7 @@ use aho_corasick::AhoCorasick;
 use serde::Serialize;
 
 use crate::anchor::{self, Shape};
+use crate::beside::Beside;
 use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
@@ -123,6 +124,7 @@ pub struct Reader<R> {
     /// The line before, as it was written, within a report.
     last: String,
     unread: Vec<Unread>,
+    beside: Beside,
 }
 
 /// A report that is seen and cannot be read.
@@ -156,6 +158,7 @@ impl<R: BufRead> Reader<R> {
             previous: Vec::new(),
             last: String::new(),
             unread: Vec::new(),
+            beside: Beside::default(),
         }
     }
 
@@ -167,6 +170,11 @@ impl<R: BufRead> Reader<R> {
     /// Reports that were seen so far and cannot be read, at most [`UNREAD_MOST`].
     pub fn unread(&self) -> &[Unread] {
         &self.unread
+    }
+
+    /// What the log told of the machine so far beside reports.
+    pub fn beside(&self) -> &Beside {
+        &self.beside
     }
 
     /// What the source has next; empty at the end.
@@ -265,6 +273,7 @@ impl<R: BufRead> Reader<R> {
     fn take_line(&mut self) {
         let is_idle = self.open.is_empty() && self.pending.is_none();
         let line = self.buffer.trim_ascii_end();
+        self.beside.look(line, self.line);
         let begins = |bytes: &[u8]| PHRASES.is_match(bytes);
         if is_idle && !begins(line) {
             // The words that begin a report may be broken between two lines.
