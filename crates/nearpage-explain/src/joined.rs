@@ -117,7 +117,7 @@ fn is_whole(text: &str) -> Option<bool> {
     if text.starts_with("oom-kill:") {
         return Some(text.rsplit_once(",uid=").is_some_and(|(_, uid)| is_digit(uid)));
     }
-    if text.contains("illed process ") {
+    if text.contains("illed process") {
         return Some(text.contains("oom_score_adj:") || last().ends_with("kB"));
     }
     if text.starts_with("CPU: ") || text.starts_with("Pid: ") {

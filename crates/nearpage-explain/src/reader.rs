@@ -30,6 +30,8 @@ const GAP_MOST: u64 = 400;
 pub const UNREAD_MOST: usize = 64;
 /// Bytes of the longest words that begin a report.
 const PHRASE_MOST: usize = 24;
+/// Bytes of a line in which the rest of a first line is looked for.
+const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
@@ -271,28 +273,49 @@ impl<R: BufRead> Reader<R> {
 
     /// Takes a line as it came. While no report is unfinished nearly all are passed over.
     fn take_line(&mut self) {
-        let is_idle = self.open.is_empty() && self.pending.is_none();
+        let is_idle =
+            self.open.is_empty() && self.pending.is_none() && !self.transport.is_holding();
         let line = self.buffer.trim_ascii_end();
         self.beside.look(line, self.line);
         let begins = |bytes: &[u8]| PHRASES.is_match(bytes);
-        if is_idle && !begins(line) {
-            // The words that begin a report may be broken between two lines.
-            let tail = &self.previous[self.previous.len().saturating_sub(PHRASE_MOST)..];
-            let is_alike = tail.len() < PHRASE_MOST || line.first() == self.previous.first();
-            let head = &line[..line.len().min(PHRASE_MOST)];
-            let is_broken =
-                || begins(&[tail, head].concat()) || begins(&[tail, b" ", head].concat());
-            if is_alike || !is_broken() {
+        if is_idle {
+            if begins(line) {
+                // The beginning of a first line may be the end of the line before.
+                let is_head = |bytes: &[u8]| piece::is_like_head(&String::from_utf8_lossy(bytes));
+                let is_broken = !is_head(line) && self.is_broken(line, HEAD_MOST, is_head);
+                if is_broken {
+                    self.take_previous();
+                }
+            } else if line.first() == self.previous.first() && line.first() != Some(&b'>')
+                || !self.is_broken(line, PHRASE_MOST, begins)
+            {
                 let length = line.len();
                 std::mem::swap(&mut self.previous, &mut self.buffer);
                 self.previous.truncate(length);
                 return;
+            } else {
+                self.take_previous();
             }
-            let previous = std::mem::take(&mut self.previous);
-            self.take_text(&String::from_utf8_lossy(&previous), self.line - 1);
         }
+        self.previous.clear();
         let text = String::from_utf8_lossy(&self.buffer).into_owned();
         self.take_text(text.trim_end_matches(['\n', '\r']), self.line);
+    }
+
+    /// Whether the line before and the beginning of this one have together what neither has.
+    fn is_broken(&self, line: &[u8], most: usize, has: impl Fn(&[u8]) -> bool) -> bool {
+        let tail = &self.previous[self.previous.len().saturating_sub(PHRASE_MOST)..];
+        // Quoted-printable.
+        let tail = tail.strip_suffix(b"=").unwrap_or(tail);
+        let head = line.trim_ascii_start();
+        let head = head.strip_prefix(b">").unwrap_or(head).trim_ascii_start();
+        let head = &head[..head.len().min(most)];
+        !tail.is_empty() && (has(&[tail, head].concat()) || has(&[tail, b" ", head].concat()))
+    }
+
+    fn take_previous(&mut self) {
+        let previous = std::mem::take(&mut self.previous);
+        self.take_text(&String::from_utf8_lossy(&previous), self.line - 1);
     }
 
     fn take_text(&mut self, text: &str, number: u64) {

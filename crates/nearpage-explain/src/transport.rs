@@ -36,6 +36,11 @@ impl Transport {
         text.split('\n').for_each(|line| take(line.trim_end_matches('\r')));
     }
 
+    /// Whether a line of quoted-printable waits for the next.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// What is left of a line of quoted-printable that went on, at the end of the log.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(&str)) {
         let held = std::mem::take(&mut self.held);

@@ -414,11 +414,12 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// 1 GB by `NEARPAGE_LOG_MB=1000`; CI reads less of the same.
+/// 1 GB by `NEARPAGE_LOG_MB=1000`; CI reads less of the same. `NEARPAGE_LOG_SECONDS` bounds its time, in a release build.
 #[test]
 fn memory_does_not_grow_with_the_log() {
-    let mb: u64 =
-        std::env::var("NEARPAGE_LOG_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(24);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let mb = number("NEARPAGE_LOG_MB").unwrap_or(24);
+    let began = std::time::Instant::now();
     let mut chunk = Vec::new();
     for at in 0..1000 {
         chunk.extend(
@@ -441,6 +442,11 @@ fn memory_does_not_grow_with_the_log() {
     assert!(reports >= mb / 4, "{reports} reports in {mb} MB");
     let grown = most.saturating_sub(before);
     assert!(grown < 50_000, "{grown} KiB for {mb} MB");
+    let took = began.elapsed();
+    println!("{mb} MB in {took:?}, {reports} reports");
+    if let Some(seconds) = number("NEARPAGE_LOG_SECONDS") {
+        assert!(took.as_secs_f64() <= seconds as f64, "{took:?} for {mb} MB");
+    }
 }
 
 trait LineIsKnown {

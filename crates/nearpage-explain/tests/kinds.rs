@@ -309,3 +309,69 @@ fn reports_that_cannot_be_read_are_told() {
     assert!(reader.by_ref().next().is_none());
     assert_eq!(reader.unread().iter().map(|unread| unread.line).collect::<Vec<_>>(), [2]);
 }
+
+/// A mail breaks the first line of a report behind `invoked`, what stands before it is a program's line, and the numbers go on in
+/// lines without a prefix.
+#[test]
+fn a_first_line_that_a_mail_broke() {
+    let log = "\
+> writing the journal (4096 blocks): [   12.345678] mkfs invoked
+> oom-killer: gfp_mask=0x101cc0(GFP_USER|__GFP_WRITE), order=0,
+> oom_score_adj=0
+> [   12.345679] CPU: 0 PID: 42 Comm: mkfs Not tainted
+> 5.7.0 #1
+> [   12.345680] Mem-Info:
+> [   12.345681] active_anon:10 inactive_anon:10 isolated_anon:0
+> [   12.345681]  free:2000 free_pcp:0 free_cma:0
+> [   12.345682] Normal free:8000kB min:7600kB low:8400kB high:9200kB
+> reserved_highatomic:0KB active_anon:0kB present:900000kB
+> managed:880000kB free_pcp:0kB local_pcp:0kB
+> free_cma:0kB
+> [   12.345683] lowmem_reserve[]: 0 0 0
+> [   12.345684] Normal: 2000*4kB (UM) 0*8kB
+> = 8000kB
+> [   12.345685] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=b,pid=7,uid=0
+> [   12.345686] Out of memory: Killed process 7 (b)
+> total-vm:900kB, anon-rss:800kB, file-rss:4kB, shmem-rss:0kB, UID:0
+> pgtables:16kB oom_score_adj:0
+";
+    let found = explained(log).remove(0);
+    let report = &found.report;
+    assert_eq!((report.process.as_str(), report.pid, report.order), ("mkfs", Some(42), Some(0)));
+    assert_eq!(report.victim.as_ref().unwrap().anon, Some(800));
+    assert_eq!((report.free_pages, report.zones[0].managed.known()), (Some(2000), Some(880_000)));
+    let verdict = &found.verdict;
+    // 2000 free pass min (1900) and not high (2300).
+    assert_eq!((verdict.rule, verdict.mark.name()), (Rule::Watermark, "high"));
+}
+
+/// `/dev/kmsg` in a mail: ends of lines within a record are `\x0a`, and the mail breaks records.
+#[test]
+fn records_of_kmsg_that_a_mail_broke() {
+    let log = "\
+4,101,9001,-,caller=T88;dump invoked oom-killer:
+gfp_mask=0x40dc0(GFP_KERNEL|__GFP_COMP|__GFP_ZERO), order=3,
+oom_score_adj=200
+4,102,9002,-,caller=T88;CPU: 7 PID: 88 Comm: dump
+Tainted: G        W       5.10.1-arm #1
+4,103,9003,-,caller=T88;Mem-Info:
+4,104,9004,-,caller=T88;active_anon:1
+inactive_anon:5 isolated_anon:3\\x0a mapped:2
+shmem:3 bounce:0\\x0a free:5262
+free_pcp:52 free_cma:138
+4,105,9005,c,caller=T88;Normal free:10640kB min:4080kB
+low:8170kB high:9190kB reserved_highatomic:0KB
+present:672420kB
+managed:652020kB free_pcp:204kB free_cma:552kB
+4,106,9006,-,caller=T88;lowmem_reserve[]: 0 0 0
+4,107,9007,c,caller=T88;Normal: 1060*4kB (UM) 800*8kB
+(UE) 0*16kB 0*32kB 0*64kB = 10640kB
+4,108,9008,-,caller=T88;Free swap  = 1029kB
+";
+    let found = explained(log).remove(0);
+    let report = &found.report;
+    assert_eq!((report.process.as_str(), report.pid, report.cpu), ("dump", Some(88), Some(7)));
+    assert_eq!((report.free_pages, report.order), (Some(5262), Some(3)));
+    assert_eq!(report.zones[0].reserve, [0, 0, 0]);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::NoBlock, Answer::Refused));
+}
