@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 21] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -82,6 +82,15 @@ const STEPS: [Step; 18] = [
     },
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),
+    random(
+        &[("NEARPAGE_INPUTS", "100000")],
+        "test --release -p nearpage-explain --test spliced",
+    ),
+    once(&[("NEARPAGE_LOGS", "1000")], "test --release -p nearpage-explain --test transports"),
+    once(
+        &[("NEARPAGE_LOG_MB", "100"), ("NEARPAGE_LOG_SECONDS", "1")],
+        "test --release -p nearpage-explain --test hostile memory_does_not_grow",
+    ),
     once(&[("NEARPAGE_SEEDS", "12")], "test -p nearpage-linux --lib interrupted"),
     once(&[("NEARPAGE_PREEMPTIONS", "1")], "xtask loom"),
     once(&[("NEARPAGE_CHURN_HOURS", "48")], "test -p nearpage-preload --test programs churn"),

@@ -33,7 +33,7 @@ pub struct Facts {
     pub allowed: Option<Allowed>,
     /// What this process found out by trying, if it runs on this machine.
     pub process: Option<Process>,
-    /// Files that every copy should have and this one lacks, with their expected content.
+    /// Files that every copy should have and this one lacks, and the rules that are not judged for it.
     pub missing: Vec<String>,
     /// Files that cannot be read or understood: the place, the text there, and what is accepted.
     pub unreadable: Vec<String>,
@@ -100,6 +100,9 @@ impl Facts {
         facts.machine = machine::read(&mut reader, of);
         let machine = facts.machine.as_ref();
         facts.missing = machine::missing(&reader, of, machine);
+        if of == Of::Copy {
+            facts.missing.extend(machine::missing_of_rules(tree));
+        }
         facts.allowed = allowed::read(&mut reader, machine, &mut facts.missing);
         facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
         facts
@@ -156,7 +159,12 @@ mod tests {
         let facts = Facts::read(&tree());
         assert_eq!((facts.numa_balancing, facts.huge_pages, facts.allowed), (None, None, None));
         assert!(facts.process.is_none());
-        assert_eq!((facts.missing, facts.unreadable), (vec![], vec![]));
+        assert_eq!(facts.unreadable, [""; 0]);
+        assert_eq!(facts.missing.len(), 8, "rule by rule: {:?}", facts.missing);
+        assert_eq!(
+            facts.missing[0],
+            "box: proc/sys/kernel/numa_balancing: not in the copy: kernel.numa_balancing is not judged"
+        );
     }
 
     #[test]
@@ -212,8 +220,10 @@ mod tests {
             let facts = Facts::read(&tree);
             let refused = format!("box: {path}:1:1: found {text:?}, expected {expected}");
             assert_eq!(facts.unreadable, [refused]);
-            let unread = Facts { unreadable: vec![], ..facts };
-            assert_eq!(unread, Facts::read(&self::tree()), "nothing of it is believed");
+            let (unread, lacking) = (Facts { unreadable: vec![], ..facts }, Facts::read(&self::tree()));
+            let known = Facts { missing: unread.missing.clone(), ..lacking.clone() };
+            assert_eq!(unread, known, "nothing of it is believed");
+            assert_eq!(unread.missing.len() + 1, lacking.missing.len(), "it is not missing");
         }
     }
 }

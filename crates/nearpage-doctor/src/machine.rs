@@ -32,20 +32,13 @@ pub(crate) fn read(reader: &mut Reader<'_>, of: Of) -> Option<Machine> {
     for path in LISTS {
         reader.file(path, not_empty);
     }
-    let mut machine = reader.ask(|tree| {
+    let machine = reader.ask(|tree| {
         read_machine(tree).map_err(|error| match error {
             SysfsError::NoMachine { .. } if of == Of::ThisMachine => SysfsError::NoSysfs,
             other => other,
         })
     })?;
-    let cpus = cpus(&machine);
-    let is_lost = |cpu: u32| cpus.binary_search(&cpu).is_err();
-    let online = reader.file(CPUS_ONLINE, TextFile::ids).unwrap_or_default();
-    let lost: Vec<u32> = online.into_iter().filter(|&cpu| is_lost(cpu)).collect();
-    machine.possible_cpus.retain(|cpu| lost.binary_search(&cpu.0).is_err());
-    let expected = format!("CPUs that a node has: {}", shown(&cpus));
-    reader.file(CPUS_ONLINE, |file| refuse((file, 1, 1), &lost, &expected));
-    if cpus.is_empty() && lost.is_empty() {
+    if cpus(&machine).is_empty() {
         let folder = format!("{NODES}/node{}", machine.nodes[0].id);
         reader.file(&format!("{folder}/cpulist"), no_cpu);
         reader.file(&format!("{folder}/cpumap"), no_cpu);
@@ -56,6 +49,29 @@ pub(crate) fn read(reader: &mut Reader<'_>, of: Of) -> Option<Machine> {
 /// Files of /proc in which a kernel always writes something.
 const NEVER_EMPTY: [&str; 4] =
     ["proc/meminfo", "proc/self/status", "proc/version", "proc/zoneinfo"];
+
+/// Files of single rules, and the names of their checks.
+const OF_RULES: [(&str, &str); 8] = [
+    ("proc/sys/kernel/numa_balancing", "kernel.numa_balancing"),
+    ("proc/sys/vm/zone_reclaim_mode", "vm.zone_reclaim_mode"),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "transparent_hugepage/enabled"),
+    ("sys/kernel/mm/transparent_hugepage/defrag", "transparent_hugepage/defrag"),
+    ("proc/sys/vm/overcommit_memory", "vm.overcommit_memory"),
+    ("proc/sys/vm/percpu_pagelist_high_fraction", "vm.percpu_pagelist_high_fraction"),
+    ("proc/sys/vm/max_map_count", "vm.max_map_count"),
+    ("proc/self/status", "CPUs and nodes allowed"),
+];
+
+/// The rules that cannot be judged since a copy lacks their file: a line each. This machine has what its kernel has.
+pub(crate) fn missing_of_rules(tree: &dyn FileTree) -> Vec<String> {
+    let is_absent = |path: &str| tree.read(path).is_ok_and(|file| file.is_none());
+    let absent = OF_RULES.iter().filter(|(path, _)| is_absent(path));
+    absent
+        .map(|(path, check)| {
+            format!("{}: not in the copy: {check} is not judged", tree.display(path))
+        })
+        .collect()
+}
 
 /// The files that every machine should have and this one lacks.
 pub(crate) fn missing(tree: &dyn FileTree, of: Of, machine: Option<&Machine>) -> Vec<String> {
@@ -164,9 +180,8 @@ mod tests {
         let mut tree = tree();
         tree.insert(CPUS_ONLINE, "0-1,3-5\n");
         let (refused, machine) = refused(&tree);
-        let expected = "found \"4-5\", expected CPUs that a node has: 0-1,3";
-        assert_eq!(refused, [format!("box: {CPUS_ONLINE}:1:1: {expected}")]);
-        assert_eq!(machine.unwrap().possible_cpus.len(), 3);
+        assert_eq!(refused, [""; 0]);
+        assert_eq!(cpus(&machine.unwrap()), [0, 1, 3, 4, 5]);
     }
 
     #[test]

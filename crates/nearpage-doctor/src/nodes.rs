@@ -1,7 +1,7 @@
 //! The machine's nodes, and the nodes and CPUs that the process may use.
 
 use nearpage::CpuId;
-use nearpage_machine::MachineNode;
+use nearpage_machine::{Machine, MachineNode, Note};
 
 use nearpage_machine::idlist::format as list;
 
@@ -13,7 +13,8 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(machine) = &facts.machine else { return Vec::new() };
     let allowed = facts.allowed.as_ref();
     let binding = allowed.map(|allowed| binding(&machine.nodes, allowed));
-    [binding, memoryless(&machine.nodes), private(&machine.nodes)].into_iter().flatten().collect()
+    let others = [without_node(machine), memoryless(&machine.nodes), private(&machine.nodes)];
+    binding.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 fn has_memory(node: &MachineNode) -> bool {
@@ -61,6 +62,24 @@ fn binding(nodes: &[MachineNode], allowed: &Allowed) -> Finding {
         )
         .advise("bind memory as CPUs are bound (`numactl --membind`, cpuset.mems)"),
     }
+}
+
+/// CPUs that run and are on no node's list.
+fn without_node(machine: &Machine) -> Option<Finding> {
+    let given = machine.notes.iter().filter_map(|note| match note {
+        Note::CpusWithoutNode { cpus, .. } => Some(cpus.iter().copied()),
+        _ => None,
+    });
+    let cpus: Vec<u32> = given.flatten().collect();
+    (!cpus.is_empty()).then(|| {
+        Finding::problem(
+            "CPUs without a node",
+            list(&cpus),
+            "no node's list has them: their node is not online, as where its memory failed or was left out (mem=, numa=off \
+             for one), or the copy lacks its list",
+        )
+        .advise("compare MemTotal with what is built in; look for the node in the firmware's log (`dmesg | grep -i srat`)")
+    })
 }
 
 fn memoryless(nodes: &[MachineNode]) -> Option<Finding> {

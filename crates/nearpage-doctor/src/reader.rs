@@ -117,11 +117,13 @@ mod tests {
     fn what_nothing_stands_in_for_is_told_once() {
         let mut tree = tree();
         tree.insert("sys/devices/system/node/node1/cpulist", "1-");
+        tree.insert("sys/devices/system/node/online", "0-1,3");
         let mut reader = Reader::new(&tree);
         assert_eq!(reader.ask(read_machine), None);
         let refused = refused(reader);
-        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert_eq!(refused.len(), 2, "{refused:?}");
         assert!(refused[0].contains("node1/cpulist:1:1: found \"1-\""), "{refused:?}");
+        assert!(refused[1].contains("node3/cpulist: missing"), "{refused:?}");
     }
 
     #[test]

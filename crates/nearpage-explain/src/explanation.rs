@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use nearpage::Gfp;
 
+use crate::beside::Beside;
 use crate::cause::{self, Cause};
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
@@ -23,18 +24,31 @@ pub struct Explanation {
     pub remedies: Vec<Remedy>,
     /// What the report does not tell, in words.
     pub unknown: Vec<String>,
+    /// What texts beside the report tell, in words.
+    pub beside: Vec<String>,
 }
 
 impl Explanation {
     /// Explains a report.
     pub fn of(report: Report) -> Explanation {
+        Explanation::with(report, &Beside::default())
+    }
+
+    /// Explains a report, with what stood beside it: nodes that it does not show, the node of its CPU, settings.
+    pub fn with(report: Report, beside: &Beside) -> Explanation {
         let verdict = Verdict::of(&report);
         let causes = cause::of(&report, &verdict);
         let remedies = remedy::of(&report, &verdict);
-        let unknown = unknown(&report, &verdict);
-        Explanation { report, verdict, causes, remedies, unknown }
+        let mut unknown = unknown(&report, &verdict);
+        if report.cpu.is_some_and(|cpu| beside.node_of(cpu).is_some()) {
+            unknown.retain(|text| text != NO_NODE_OF_CPU);
+        }
+        let beside = beside.about(&report);
+        Explanation { report, verdict, causes, remedies, unknown, beside }
     }
 }
+
+const NO_NODE_OF_CPU: &str = "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is";
 
 fn unreadable(figure: &Unreadable) -> String {
     let Unreadable { line, word } = figure;
@@ -114,7 +128,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     let names_node = Zones::new(report).this_node().is_some();
     say(
         nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report),
-        "the report names the CPU and not its node: which zonelist was walked first is not known, that all of it refused is",
+        NO_NODE_OF_CPU,
     );
     say(
         has_zones && report.mode.gfp.contains(Gfp::THISNODE) && !names_node,

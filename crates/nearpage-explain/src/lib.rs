@@ -17,10 +17,11 @@
 //! | ask which rule refused, zone by zone | [`Verdict`], [`Rule`], [`ZoneVerdict`] |
 //! | show all of it | [`Explanation::head`], [`Explanation::paragraphs`] |
 //! | ask what is behind it, and what would have helped | [`Explanation`], [`Cause`], [`Remedy`] |
+//! | take texts of the machine that stand beside reports | [`Beside`], [`Reader::beside`], [`Explanation::with`] |
 //!
 //! ```text
-//! prefix --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> cause, remedy --> explanation --> words
+//! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
+//! report --> zones --> verdict --> cause, remedy, beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -30,9 +31,12 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod anchor;
+mod beside;
 mod cause;
 mod explanation;
 mod figure;
+mod joined;
 mod mode;
 mod open;
 mod piece;
@@ -41,14 +45,16 @@ mod reader;
 mod remedy;
 mod report;
 mod rows;
+mod transport;
 mod verdict;
 mod words;
 mod zones;
 
+pub use beside::{Beside, BesideNode, BesideZone};
 pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;
-pub use reader::{ReadError, Reader};
+pub use reader::{ReadError, Reader, UNREAD_MOST, Unread};
 pub use remedy::{Change, Effect, Remedy};
 pub use report::{
     FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,

@@ -2,6 +2,7 @@
 
 use nearpage_machine::idlist;
 
+use crate::anchor;
 use crate::report::{Kind, Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
 
@@ -143,7 +144,24 @@ const HEADS: [(&str, Kind); 8] = [
     ("vmap allocation for size ", Kind::Vmalloc),
 ];
 
+/// Whether a message is the first line of a report by its words, readable or not.
+pub(crate) fn is_like_head(message: &str) -> bool {
+    const HAS: [&str; 5] = ["order", "mode:", "gfp_mask", "gfp=", "failed"];
+    HEADS.iter().any(|(form, _)| message.contains(form))
+        && HAS.iter().any(|part| message.contains(part))
+        && !is_title(message)
+}
+
+/// Whether a message is the subject of a mail, or a title: it quotes a first line.
+fn is_title(message: &str) -> bool {
+    const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
+    TITLES.iter().any(|title| message.starts_with(title))
+}
+
 fn header(message: &str) -> Option<Header> {
+    if is_title(message) {
+        return None;
+    }
     let (at, form, kind, rest) = HEADS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
         Some((at, form, kind, &message[at + form.len()..]))
@@ -161,12 +179,13 @@ fn header(message: &str) -> Option<Header> {
         None => return None,
     };
     let order = value(rest, "order:").or_else(|| value(rest, "order="));
+    let order = order.or_else(|| value(rest, "page order "));
     let stalled = rest.split_once("ms,").filter(|_| kind == Kind::Stall);
     let nodemask = nodes(rest, "nodemask=");
     Some(Header {
         kind,
         process: message[..at].trim_end_matches([':', ' ']).chars().take(PROCESS_MOST).collect(),
-        // Areas are made of single pages; only those of large pages say so.
+        // Areas are made of single pages where they do not say so.
         order: match order {
             Some(order) => order.parse().ok().filter(|&order| order < 64),
             None => (kind == Kind::Vmalloc).then_some(0),
@@ -226,16 +245,19 @@ fn of_memory(message: &str) -> Option<Piece> {
         ));
     }
     // Words of figures alone: `free:1123229 free_pcp:488 free_cma:0`.
-    if message.starts_with("free:") || message.contains("slab_reclaimable:") {
+    if anchor::is_of_counters(message) {
         let number = |key: &str| {
             let mut words = message.split_whitespace();
             words.find_map(|word| word.strip_prefix(key)?.strip_prefix(':')?.parse().ok())
         };
-        return Some(Piece::Counters(Counters {
+        let counters = Counters {
             free: number("free"),
             slab_reclaimable: number("slab_reclaimable"),
             slab_unreclaimable: number("slab_unreclaimable"),
-        }));
+        };
+        if counters != Counters::default() {
+            return Some(Piece::Counters(counters));
+        }
     }
     totals(message)
 }
@@ -460,6 +482,12 @@ mod tests {
         );
         assert_eq!((vmalloc.kind, vmalloc.process.as_str()), (Kind::Vmalloc, "insmod"));
         assert_eq!(vmalloc.failed.as_deref(), Some("page order 0, failed to allocate pages"));
+        let large = head(
+            "a: vmalloc error: size 0, page order 9, failed to allocate pages, mode:0xdc2(GFP_KERNEL|__GFP_HIGHMEM|__GFP_ZERO)",
+        );
+        assert_eq!(large.order, Some(9));
+        let subject = "Subject: a: page allocation failure: order:0, mode:0x820(GFP_ATOMIC),";
+        assert_eq!(classify(subject), Piece::Other);
         let added = head("kworker: vmemmap alloc failure: order:9, mode:0x4cc0(GFP_KERNEL)");
         assert_eq!((added.kind, added.order), (Kind::Failure, Some(9)));
         assert_eq!(classify("we saw a page allocation failure"), Piece::Other);

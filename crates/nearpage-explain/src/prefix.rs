@@ -21,6 +21,8 @@ pub(crate) struct Line<'a> {
     pub(crate) caller: Option<&'a str>,
     /// The message, without blanks at its ends.
     pub(crate) message: &'a str,
+    /// Whether there was more in front of it than what a mail puts there to quote.
+    pub(crate) has_prefix: bool,
 }
 
 impl<'a> Line<'a> {
@@ -40,7 +42,20 @@ impl<'a> Line<'a> {
         let rest = match text.as_bytes().first() {
             Some(b'<') => self.priority(text),
             Some(b'[') => self.bracket(text),
-            Some(b'>') => Some(text.trim_start_matches('>')),
+            // Quoted by a mail, a cell of a table.
+            Some(mark @ (b'>' | b'|')) => {
+                let rest = text.trim_start_matches(char::from(*mark));
+                // A cell has one behind it, too.
+                self.message = if *mark == b'|' { rest.trim_end_matches('|') } else { rest }.trim();
+                return true;
+            }
+            // Docker and Kubernetes: `2026-03-07T01:02:03.5Z stdout F text`.
+            Some(b's') if text.starts_with("stdout ") || text.starts_with("stderr ") => {
+                let rest = &text["stdout ".len()..];
+                rest.strip_prefix("F ")
+                    .or_else(|| rest.strip_prefix("P "))
+                    .filter(|_| self.time.is_some())
+            }
             Some(b'a'..=b'z') => decoded(text),
             Some(b'M') if text.starts_with("MESSAGE=") => Some(&text["MESSAGE=".len()..]),
             Some(b'0'..=b'9') => self.kmsg(text).or_else(|| self.iso(text)),
@@ -49,6 +64,7 @@ impl<'a> Line<'a> {
         let rest = rest.or_else(|| self.syslog(text));
         if let Some(rest) = rest {
             self.message = rest.trim_start();
+            self.has_prefix = true;
         }
         rest.is_some()
     }
@@ -121,6 +137,23 @@ impl<'a> Line<'a> {
         }
         Some(&text[at + MARK.len()..])
     }
+}
+
+/// Whether a line begins as another program's line of a log does: `Mar  7 01:02:03`, `2026-03-07 01:02:03`.
+pub(crate) fn is_dated(text: &str) -> bool {
+    let has_time = |word: &str| {
+        let bytes = word.as_bytes();
+        bytes.len() >= 8 && bytes[2] == b':' && bytes[5] == b':' && bytes[0].is_ascii_digit()
+    };
+    let mut words = text.split_whitespace();
+    let (first, second, third) = (words.next(), words.next(), words.next());
+    let is_day = second.is_some_and(|day| day.len() <= 2 && is_digits(day));
+    let is_month = first.is_some_and(|month| month.chars().count() <= 5);
+    let is_iso = first.is_some_and(|date| {
+        let bytes = date.as_bytes();
+        bytes.len() >= 10 && bytes[4] == b'-' && bytes[7] == b'-' && bytes[0].is_ascii_digit()
+    });
+    is_iso || is_month && is_day && third.is_some_and(has_time)
 }
 
 /// `kern  :warn  : text`, a facility and a level in words.
@@ -222,7 +255,8 @@ mod tests {
             ("4,339,5140900,-,caller=T77;Mem-Info:", Some("5140900"), Some("T77")),
         ];
         for (text, time, caller) in cases {
-            let expected = Line { time, caller, message: "Mem-Info:" };
+            let has_prefix = !text.starts_with("Mem") && !text.starts_with(">> ");
+            let expected = Line { time, caller, message: "Mem-Info:", has_prefix };
             assert_eq!(Line::parse(text), expected, "{text}");
         }
     }

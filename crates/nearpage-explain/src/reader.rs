@@ -2,12 +2,20 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
+use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
+use serde::Serialize;
+
+use crate::anchor::{self, Shape};
+use crate::beside::Beside;
+use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
-use crate::prefix::{Line, uncoloured};
+use crate::prefix::{Line, is_dated, uncoloured};
 use crate::report::Report;
 use crate::rows;
+use crate::transport::Transport;
 
 /// Bytes of a line that are looked at; what follows up to its end is passed over.
 const LINE_BYTES_MOST: usize = 64 << 10;
@@ -17,6 +25,36 @@ const TEXT_BYTES: u64 = 4 << 10;
 const OPEN_MOST: usize = 16;
 /// Lines of others that may stand within a report, such as the table of tasks of a large machine.
 const GAP_MOST: u64 = 400;
+
+/// Reports that cannot be read of which a reader tells.
+pub const UNREAD_MOST: usize = 64;
+/// Bytes of the longest words that begin a report.
+const PHRASE_MOST: usize = 24;
+/// Bytes of a line in which the rest of a first line is looked for.
+const HEAD_MOST: usize = 200;
+
+/// Words of which a report's first line, or a report of one line, has some.
+static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let phrases = [
+        "page allocation",
+        "oom-kill",
+        "alloc failure",
+        "vmalloc",
+        "vmap alloc",
+        "SLUB: Unable",
+        "illed process",
+        "page\u{a0}allocation",
+        "alloc\u{a0}failure",
+        "vmap\u{a0}alloc",
+        "SLUB:\u{a0}Unable",
+        "illed\u{a0}process",
+        "Linux\u{a0}version",
+        "Linux version ",
+        "Mem-Info:",
+        "Mem-info:",
+    ];
+    AhoCorasick::new(phrases).expect("they are few")
+});
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -39,14 +77,6 @@ pub enum ReadError {
         line: u64,
         /// The byte within it, from 1.
         column: usize,
-    },
-    /// It has the entries of a journal as JSON.
-    #[error(
-        "line {line}: an entry of a journal as JSON; accepted: a log as text, or journalctl -o export"
-    )]
-    Json {
-        /// The line, from 1.
-        line: u64,
     },
 }
 
@@ -82,10 +112,30 @@ pub struct Reader<R> {
     has_ended: bool,
     /// Whether `journalctl -o export` wrote it.
     is_export: bool,
-    /// Whether the first line is a brace alone, as `journalctl -o json-pretty` begins.
-    is_brace_first: bool,
     /// `Node 0` alone.
     broken_node: Option<String>,
+    transport: Transport,
+    /// The prefix that nobody knows, as lines before had it.
+    shape: Option<Shape>,
+    /// The message that may go on in the next line.
+    pending: Option<Message>,
+    /// Characters of the longest line so far.
+    longest: usize,
+    /// The line before, as it came, while no report is unfinished.
+    previous: Vec<u8>,
+    /// The line before, as it was written, within a report.
+    last: String,
+    unread: Vec<Unread>,
+    beside: Beside,
+}
+
+/// A report that is seen and cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Unread {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Why it cannot be read.
+    pub why: &'static str,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -102,14 +152,31 @@ impl<R: BufRead> Reader<R> {
             kernel: None,
             has_ended: false,
             is_export: false,
-            is_brace_first: false,
             broken_node: None,
+            transport: Transport::default(),
+            shape: None,
+            pending: None,
+            longest: 0,
+            previous: Vec::new(),
+            last: String::new(),
+            unread: Vec::new(),
+            beside: Beside::default(),
         }
     }
 
     /// Lines read so far.
     pub fn lines(&self) -> u64 {
         self.line
+    }
+
+    /// Reports that were seen so far and cannot be read, at most [`UNREAD_MOST`].
+    pub fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    /// What the log told of the machine so far beside reports.
+    pub fn beside(&self) -> &Beside {
+        &self.beside
     }
 
     /// What the source has next; empty at the end.
@@ -156,15 +223,6 @@ impl<R: BufRead> Reader<R> {
         if let Some(at) = at.filter(|_| is_garbage(&self.buffer)) {
             return Err(ReadError::Binary { line: self.line, column: at as usize + 1 });
         }
-        let is_json = match self.line {
-            1 => is_entry_in_json(&self.buffer),
-            2 => self.is_brace_first && is_field_in_json(&self.buffer),
-            _ => false,
-        };
-        if is_json {
-            return Err(ReadError::Json { line: self.line });
-        }
-        self.is_brace_first |= self.line == 1 && self.buffer.trim_ascii() == b"{";
         self.bytes += length;
         self.is_export |= self.buffer.starts_with(b"__CURSOR=");
         Ok(length > 0)
@@ -213,10 +271,138 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
+    /// Takes a line as it came. While no report is unfinished nearly all are passed over.
     fn take_line(&mut self) {
-        let text = String::from_utf8_lossy(&self.buffer);
-        let text = uncoloured(&text);
-        let mut line = Line::parse(&text);
+        let is_idle =
+            self.open.is_empty() && self.pending.is_none() && !self.transport.is_holding();
+        let line = self.buffer.trim_ascii_end();
+        self.beside.look(line, self.line);
+        let begins = |bytes: &[u8]| PHRASES.is_match(bytes);
+        if is_idle {
+            if begins(line) {
+                // The beginning of a first line may be the end of the line before.
+                let is_head = |bytes: &[u8]| piece::is_like_head(&String::from_utf8_lossy(bytes));
+                let is_broken = !is_head(line) && self.is_broken(line, HEAD_MOST, is_head);
+                if is_broken {
+                    self.take_previous();
+                }
+            } else if line.first() == self.previous.first() && line.first() != Some(&b'>')
+                || !self.is_broken(line, PHRASE_MOST, begins)
+            {
+                let length = line.len();
+                std::mem::swap(&mut self.previous, &mut self.buffer);
+                self.previous.truncate(length);
+                return;
+            } else {
+                self.take_previous();
+            }
+        }
+        self.previous.clear();
+        let text = String::from_utf8_lossy(&self.buffer).into_owned();
+        self.take_text(text.trim_end_matches(['\n', '\r']), self.line);
+    }
+
+    /// Whether the line before and the beginning of this one have together what neither has.
+    fn is_broken(&self, line: &[u8], most: usize, has: impl Fn(&[u8]) -> bool) -> bool {
+        let tail = &self.previous[self.previous.len().saturating_sub(PHRASE_MOST)..];
+        // Quoted-printable.
+        let tail = tail.strip_suffix(b"=").unwrap_or(tail);
+        let head = line.trim_ascii_start();
+        let head = head.strip_prefix(b">").unwrap_or(head).trim_ascii_start();
+        let head = &head[..head.len().min(most)];
+        !tail.is_empty() && (has(&[tail, head].concat()) || has(&[tail, b" ", head].concat()))
+    }
+
+    fn take_previous(&mut self) {
+        let previous = std::mem::take(&mut self.previous);
+        self.take_text(&String::from_utf8_lossy(&previous), self.line - 1);
+    }
+
+    fn take_text(&mut self, text: &str, number: u64) {
+        let mut lines = Vec::new();
+        self.transport.undo(&uncoloured(text), |line| lines.push(line.to_owned()));
+        for line in lines {
+            self.take_written(&line, number);
+        }
+    }
+
+    /// Takes a line as it was written: one message, a part of one, or several.
+    fn take_written(&mut self, text: &str, number: u64) {
+        // A console and a log that are copied together have each line twice.
+        if text.len() >= 24 && text == self.last {
+            return;
+        }
+        text.clone_into(&mut self.last);
+        let width = text.chars().count();
+        let line = Line::parse(text);
+        // One blank is where a line was cut; more are an indent.
+        let blanks = (text.starts_with(' ') && !text.starts_with("  "), text.ends_with(' '));
+        let message = |text: &str, has_prefix: bool| Message {
+            line: number,
+            time: line.time.map(String::from),
+            caller: line.caller.map(String::from),
+            text: text.trim().into(),
+            has_prefix,
+            width,
+            blanks,
+        };
+        let positions: Vec<usize> = match anchor::begins(line.message) && line.message.len() < 1000
+        {
+            true => Vec::new(),
+            false => anchor::positions(line.message).collect(),
+        };
+        let Some(&first) = positions.first() else {
+            let rest = self.shape.as_ref().and_then(|shape| shape.strip(line.message));
+            let has_prefix = line.has_prefix || rest.is_some() || is_dated(line.message);
+            return self.take_message(message(rest.unwrap_or(line.message), has_prefix));
+        };
+        // What stands before the first is a message of its own, or a prefix that nobody knows.
+        let head = &line.message[..first];
+        let own = Shape::of(&text[..text.len() - line.message.len()]);
+        let is_message = piece::is_like_head(head);
+        if !is_message && first > 0 {
+            let shape = Shape::of(head);
+            self.shape = Some(shape).filter(Shape::is_telling).or(self.shape.take());
+        }
+        if is_message {
+            self.take_message(message(own.cut_from_end(head), line.has_prefix));
+        }
+        let ends = positions.iter().skip(1).copied().chain([line.message.len()]);
+        for (&from, to) in positions.iter().zip(ends) {
+            let part = own.cut_from_end(&line.message[from..to]);
+            let is_first = from == first && !is_message;
+            self.take_message(message(part, line.has_prefix || first > 0 || !is_first));
+        }
+    }
+
+    /// Takes a message, or a part of one: it waits for the next line, which may go on from it.
+    fn take_message(&mut self, next: Message) {
+        self.longest = self.longest.max(next.width);
+        if let Some(mut message) = self.pending.take() {
+            if message.goes_on_in(&next) {
+                message.add(&next, self.longest);
+                self.pending = Some(message);
+                return;
+            }
+            self.take_whole(&message);
+        }
+        self.pending = Some(next);
+    }
+
+    fn take_pending(&mut self) {
+        if let Some(message) = self.pending.take() {
+            self.take_whole(&message);
+        }
+    }
+
+    fn take_whole(&mut self, message: &Message) {
+        let number = message.line;
+        let mut line = Line {
+            time: message.time.as_deref(),
+            caller: message.caller.as_deref(),
+            message: &message.text,
+            has_prefix: message.has_prefix,
+        };
         // Linux 4.9 broke rows: the node stands on a line before.
         let joined;
         if let Some(node) = self.broken_node.take().filter(|_| rows::is_zone(line.message)) {
@@ -242,14 +428,14 @@ impl<R: BufRead> Reader<R> {
             piece => piece,
         };
         if let Piece::Header(header) = piece {
-            let mut open = Open::new(*header, self.line, line.time, line.caller);
+            let mut open = Open::new(*header, number, line.time, line.caller);
             if let Some(cpuset) = piece::cpuset(line.message) {
-                open.take(&cpuset, self.line, line.caller);
+                open.take(&cpuset, number, line.caller);
             }
             self.open_one(open);
             return;
         }
-        let (number, caller) = (self.line, line.caller);
+        let caller = line.caller;
         let taken_by = match piece {
             Piece::Other => None,
             // Another task than the report's may reap the victim and print this line; the report's own is asked first.
@@ -289,8 +475,25 @@ impl<R: BufRead> Reader<R> {
         if is_taken {
             return;
         }
+        self.note_unread(&piece, line.message, number);
         // What belongs to no report ends those that have all they need.
         self.close_where(|open| open.is_complete() || open.last_line() + GAP_MOST < number);
+    }
+
+    /// Notes a report that is seen and cannot be read.
+    fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
+        let why = match piece {
+            Piece::Other if piece::is_like_head(message) => {
+                "it begins as a report does, and its flags are missing or damaged"
+            }
+            Piece::MemInfo if self.open.is_empty() => {
+                "what memory had, without the line that says who asked for some (sysrq m, or it was lost)"
+            }
+            _ => return,
+        };
+        if self.unread.len() < UNREAD_MOST {
+            self.unread.push(Unread { line: number, why });
+        }
     }
 
     fn open_one(&mut self, open: Open) {
@@ -300,6 +503,17 @@ impl<R: BufRead> Reader<R> {
             self.closed.push_back(oldest.close(self.kernel.as_deref()));
         }
         self.open.push(open);
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        let mut held = Vec::new();
+        self.transport.finish(|line| held.push(line.to_owned()));
+        for line in held {
+            self.take_written(&line, self.line);
+        }
+        self.take_pending();
+        self.close_where(|_| true);
     }
 
     fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
@@ -332,34 +546,14 @@ impl<R: BufRead> Iterator for Reader<R> {
             });
             match line {
                 Ok(true) => self.take_line(),
-                Ok(false) => {
-                    self.has_ended = true;
-                    self.close_where(|_| true);
-                }
+                Ok(false) => self.end(),
                 Err(error) => {
-                    self.has_ended = true;
                     self.failure = Some(error);
-                    self.close_where(|_| true);
+                    self.end();
                 }
             }
         }
     }
-}
-
-/// Whether a line is what `journalctl -o json`, `json-sse` or `json-seq` begins with.
-fn is_entry_in_json(line: &[u8]) -> bool {
-    const CURSOR: &[u8] = b"\"__CURSOR\"";
-    let entry = line.strip_prefix(b"data: ").or_else(|| line.strip_prefix(b"\x1e"));
-    entry.unwrap_or(line).starts_with(b"{\"")
-        && line.windows(CURSOR.len()).any(|part| part == CURSOR)
-}
-
-/// Whether a line is a field of a journal's entry as `journalctl -o json-pretty` writes it.
-fn is_field_in_json(line: &[u8]) -> bool {
-    let name = line.strip_prefix(b"\t\"").and_then(|rest| rest.split(|&byte| byte == b'"').next());
-    name.is_some_and(|name| {
-        !name.is_empty() && name.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
-    })
 }
 
 /// Whether most characters of a line are none that a log has.

@@ -13,7 +13,7 @@ const ROWS_MOST: usize = 40;
 /// Lines about one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paragraph {
-    /// What they are about: `why`, `asked`, `refused`, `zones`, `killed`, `advice`, `not known`.
+    /// What they are about: `why`, `asked`, `refused`, `zones`, `killed`, `advice`, `beside`, `not known`.
     pub label: &'static str,
     /// The lines; names in them command no terminal.
     pub lines: Vec<String>,
@@ -53,7 +53,7 @@ fn head(report: &Report) -> String {
 }
 
 fn paragraphs(explanation: &Explanation) -> Vec<Paragraph> {
-    let Explanation { report, verdict, causes, remedies, unknown } = explanation;
+    let Explanation { report, verdict, causes, remedies, unknown, beside } = explanation;
     let advice = remedies.iter().map(|remedy| {
         let (effect, change) = (remedy.effect.words(), remedy.change.name());
         format!("{effect:<14} {change}: {}", shown(&remedy.text))
@@ -65,6 +65,7 @@ fn paragraphs(explanation: &Explanation) -> Vec<Paragraph> {
         ("zones", zones(report, verdict)),
         ("killed", killed(report, verdict)),
         ("advice", advice.collect()),
+        ("beside", beside.iter().map(|text| shown(text).to_string()).collect()),
         ("not known", unknown.iter().map(|text| shown(text).to_string()).collect()),
     ];
     let all = all.into_iter().filter(|(_, lines): &(_, Vec<String>)| !lines.is_empty());

@@ -395,8 +395,9 @@ impl<'a> Zones<'a> {
     /// Kernels before 4.4 took the pages of smaller blocks away, order by order, and asked that what is left be more than the
     /// mark, halved for each order. A few large blocks were not enough then.
     fn passes_by_order(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
-        let is_old = self.report.version().is_some_and(|version| version < (4, 4));
-        if !is_old {
+        // Kernels from 4.6 on print words.
+        let may_be_old = side == Side::Worst && self.report.mode.words.is_none();
+        if !self.report.version().map_or(may_be_old, |version| version < (4, 4)) {
             return true;
         }
         let request = check.order.pages().0;

@@ -1,6 +1,8 @@
 //! One small report of each kind that older kernels, other machines and people who paste have.
 
-use nearpage_explain::{Explanation, Figure, Kind, Reader, Rule};
+use nearpage_explain::{
+    Answer, CauseKind, Change, Effect, Explanation, Figure, Kind, Mark, Reader, Rule,
+};
 
 fn explained(log: &str) -> Vec<Explanation> {
     Reader::new(log.as_bytes()).map(|report| Explanation::of(report.unwrap())).collect()
@@ -98,4 +100,278 @@ fn a_slub_failure_takes_no_lines_of_the_next_report() {
     };
     assert_eq!((slub.pid, slub.cpu, slub.is_mixed), (None, None, false));
     assert_eq!((oom.pid, oom.cpu, oom.kernel.as_deref()), (Some(77), Some(3), Some("6.1.0")));
+}
+
+/// Kernels before 5.5 do not print what is reserved for urgent requests: an `H` proves a pageblock of it.
+#[test]
+fn free_blocks_prove_a_reserve_that_old_kernels_do_not_print() {
+    let log = |types: &str| {
+        format!(
+            "\
+[1.0] a invoked oom-killer: gfp_mask=0x6200ca(GFP_HIGHUSER_MOVABLE), nodemask=(null), order=0, oom_score_adj=0
+[1.0] CPU: 1 PID: 7 Comm: a Not tainted 4.19.0 #1
+[1.0] Mem-Info:
+[1.0] Node 0 DMA32 free:2000kB min:1600kB low:2000kB high:2400kB present:300000kB managed:250000kB free_pcp:0kB free_cma:0kB
+[1.0] lowmem_reserve[]: 0 0 0 0 0
+[1.0] Node 0 DMA32: 0*4kB 250*8kB ({types}) 0*16kB = 2000kB
+"
+        )
+    };
+    let proven = explained(&log("H")).remove(0);
+    assert_eq!(
+        (proven.verdict.rule, proven.verdict.answer),
+        (Rule::HighatomicReserve, Answer::Refused)
+    );
+    // Without one there may be a reserve all of which is in use; the last try asks for 601 pages of the 500.
+    let open = explained(&log("U")).remove(0);
+    let zone = &open.verdict.zones[0];
+    assert_eq!(
+        (zone.at_min.answer, &zone.at_min.depends_on[..]),
+        (Answer::Open, &["reserved_highatomic"][..])
+    );
+    assert_eq!((open.verdict.rule, open.verdict.mark), (Rule::Watermark, Mark::High));
+}
+
+/// A row that is cut before CMA: blocks that are only `C` prove some.
+#[test]
+fn a_cut_row_is_open_for_min_and_proven_for_the_last_try() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[1.0] CPU: 1 PID: 7 Comm: a Not tainted 6.6.0 #1
+[1.0] Mem-Info:
+[1.0] Normal free:9000kB boost:0kB min:8000kB low:9000kB high:10000kB reserved_highatomic:0KB present:500000kB mana
+[1.0] lowmem_reserve[]: 0 0
+[1.0] Normal: 100*4kB (UEC) 200*8kB (UC) 50*16kB (C) 20*32kB (C) 1*64kB (C
+";
+    let found = explained(log).remove(0);
+    let zone = &found.verdict.zones[0];
+    assert_eq!(
+        (zone.at_min.answer, &zone.at_min.depends_on[..]),
+        (Answer::Open, &["free_cma"][..])
+    );
+    // 50 blocks of four pages, 20 of eight, and one page and two in the orders that have CMA among others.
+    assert_eq!(zone.cma.least(), 50 * 4 + 20 * 8 + 1 + 2);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.answer, found.verdict.mark),
+        (Rule::Watermark, Answer::Refused, Mark::High)
+    );
+    assert!(found.causes.iter().any(|cause| cause.kind == CauseKind::Cma));
+}
+
+/// What is free and needed is known: what is missing can only take from the one or add to the other.
+#[test]
+fn a_row_that_breaks_off_behind_its_marks_is_proven() {
+    let log = "\
+[1.0] a: page allocation failure: order:0, mode:0x20
+[1.0] CPU: 0 PID: 7 Comm: a Not tainted 3.10.49 #1
+[1.0] Mem-Info:
+[1.0] Normal free:100kB min:1000kB low:1250kB high:1500kB active_anon:1#
+[1.0] lowmem_reserve[]: 0 0
+";
+    let found = explained(log).remove(0);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Watermark, Answer::Refused));
+}
+
+/// What `grep -i oom` leaves.
+#[test]
+fn ends_of_reports_alone_are_reports() {
+    let log = "\
+Mar  7 01:02:03 box kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=pod,mems_allowed=0,oom_memcg=/pods/one,task_memcg=/pods/one/app,task=app,pid=77,uid=0
+Mar  7 01:02:03 box kernel: Memory cgroup out of memory: Killed process 77 (app) total-vm:9000kB, anon-rss:8000kB, file-rss:4kB, shmem-rss:0kB, UID:0 pgtables:64kB oom_score_adj:0
+";
+    let explained_all = explained(log);
+    let [found] = &explained_all[..] else { panic!("{explained_all:#?}") };
+    let memcg = found.report.memcg.as_ref().unwrap();
+    assert_eq!((found.verdict.rule, found.report.lacks_head), (Rule::Memcg, true));
+    assert_eq!((memcg.path.as_deref(), memcg.limit), (Some("/pods/one"), None));
+    let kinds: Vec<CauseKind> = found.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::MemcgLimit, CauseKind::MemcgParent]);
+    let victim = found.report.victim.as_ref().unwrap();
+    assert_eq!((victim.name.as_str(), victim.anon), ("app", Some(8000)));
+    let alone = "[1.0] Out of memory: Killed process 8 (b) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB\n";
+    assert_eq!(explained(alone)[0].report.victim.as_ref().unwrap().pid, 8);
+}
+
+/// Memory and swap together are at their limit, memory is not.
+#[test]
+fn a_limit_of_memory_and_swap_is_told_from_one_of_memory() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0x24000c0(GFP_KERNEL), order=0, oom_score_adj=0
+[1.0] Task in /a killed as a result of limit of /a
+[1.0] memory: usage 99000kB, limit 100000kB, failcnt 3
+[1.0] memory+swap: usage 200000kB, limit 200000kB, failcnt 7
+[1.0] kmem: usage 12kB, limit 9007199254740988kB, failcnt 0
+";
+    let found = explained(log).remove(0);
+    assert_eq!(found.causes[0].kind, CauseKind::MemcgSwapLimit);
+    let effect = |change| {
+        found.remedies.iter().find(|remedy| remedy.change == change).map(|remedy| remedy.effect)
+    };
+    assert_eq!(effect(Change::MemcgSwapLimit), Some(Effect::Helps));
+    assert_eq!(effect(Change::MemcgLimit), Some(Effect::NoEffect));
+    assert_eq!(effect(Change::MinFreeKbytes), Some(Effect::NoEffect));
+}
+
+/// Linux 4.9 and 4.10 print the cpuset's nodes where there is no policy, 4.11 prints a policy's.
+#[test]
+fn nodes_of_the_first_line_are_a_policys_or_a_cpusets() {
+    let policy = |release: &str, nodes: &str| {
+        let log = format!(
+            "[1.0] a invoked oom-killer: gfp_mask=0x24200ca(GFP_HIGHUSER_MOVABLE), nodemask={nodes}, order=0, oom_score_adj=0\n\
+             [1.0] a cpuset=b mems_allowed=1-2\n\
+             [1.0] CPU: 1 PID: 7 Comm: a Not tainted {release} #1\n"
+        );
+        explained(&log).remove(0).report.nodemask
+    };
+    assert_eq!(policy("4.9.1", "1-2"), None);
+    assert_eq!(policy("4.9.1", "1"), Some(vec![1]));
+    assert_eq!(policy("4.11.0", "1-2"), Some(vec![1, 2]));
+}
+
+/// A cpuset of a node that has only Movable, and a request that may not use it.
+#[test]
+fn a_cpuset_without_a_zone_for_the_request() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0x100cc2(GFP_HIGHUSER), order=0, oom_score_adj=0
+[1.0] CPU: 1 PID: 7 Comm: a Not tainted 5.10.0 #1
+[1.0] Mem-Info:
+[1.0] active_anon:1 inactive_anon:1 isolated_anon:0
+[1.0]  free:9000000 free_pcp:0 free_cma:0
+[1.0] Node 1 Movable free:4000000kB min:4000kB low:5000kB high:6000kB reserved_highatomic:0KB present:5000000kB managed:5000000kB free_cma:0kB
+[1.0] lowmem_reserve[]: 0 0 0 0 0
+[1.0] oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=b,mems_allowed=1,global_oom,task_memcg=/,task=a,pid=7,uid=0
+";
+    let found = explained(log).remove(0);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::NoZone, Answer::Refused));
+    assert_eq!(found.causes[0].kind, CauseKind::NoZone);
+    assert!(found.causes[0].text.contains("8000000 pages"), "{}", found.causes[0].text);
+    assert_eq!(found.remedies[0].change, Change::OtherNodes);
+}
+
+/// Nothing is left to reclaim: higher marks would only take more from programs.
+#[test]
+fn marks_are_no_cure_for_a_kill() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0, oom_score_adj=0
+[1.0] CPU: 1 PID: 7 Comm: a Not tainted 6.6.0 #1
+[1.0] Mem-Info:
+[1.0] active_anon:1 inactive_anon:240000 isolated_anon:0
+[1.0]  slab_reclaimable:10 slab_unreclaimable:60000
+[1.0] Node 0 active_anon:4kB inactive_anon:700000kB active_file:0kB inactive_file:40kB unevictable:0kB dirty:0kB writeback:0kB shmem:0kB all_unreclaimable? yes
+[1.0] Node 0 Normal free:8000kB boost:0kB min:9000kB low:9500kB high:10000kB reserved_highatomic:0KB present:1000000kB managed:1000000kB free_pcp:0kB free_cma:0kB
+[1.0] lowmem_reserve[]: 0 0 0 0 0
+[1.0] Free swap  = 0kB
+[1.0] Total swap = 500000kB
+[1.0] 250000 pages RAM
+[1.0] Unreclaimable slab info:
+[1.0] Name                      Used          Total
+[1.0] leaky-64                190000KB     200000KB
+[1.0] dentry                    1000KB       2000KB
+";
+    let found = explained(log).remove(0);
+    let kinds: Vec<CauseKind> = found.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::SwapFull, CauseKind::Slab]);
+    assert!(found.causes[1].text.contains("leaky-64"), "{}", found.causes[1].text);
+    for change in [Change::MinFreeKbytes, Change::WatermarkScaleFactor] {
+        let remedy = found.remedies.iter().find(|remedy| remedy.change == change).unwrap();
+        assert_eq!(remedy.effect, Effect::Harmful);
+    }
+    let last = found.remedies.last().unwrap();
+    assert_eq!(last.effect, Effect::Harmful, "harmful advice comes last");
+}
+
+/// Addresses, not pages.
+#[test]
+fn areas_without_addresses() {
+    let log = "[1.0] vmap allocation for size 4198400 failed: use vmalloc=<size> to increase size\n";
+    let found = explained(log).remove(0);
+    assert_eq!((found.verdict.rule, found.causes[0].kind), (Rule::Addresses, CauseKind::Addresses));
+}
+
+/// A cache of a group: its limit refused the object.
+#[test]
+fn a_cache_of_a_group_is_its_limit() {
+    let log = "\
+[1.0] SLUB: Unable to allocate memory on node -1, gfp=0x14000c0(GFP_KERNEL)
+[1.0]   cache: kmalloc-192(55:app.service), object size: 192, buffer size: 192, default order: 0, min order: 0
+[1.0]   node 0: slabs: 3, objs: 63, free: 0
+";
+    let found = explained(log).remove(0);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Memcg, Answer::Open));
+    assert!(found.causes[0].text.contains("app.service"));
+}
+
+/// A report without flags is seen, and told.
+#[test]
+fn reports_that_cannot_be_read_are_told() {
+    let log = "x\n[1.0] a: page allocation failure: order:4, m\n";
+    let mut reader = Reader::new(log.as_bytes());
+    assert!(reader.by_ref().next().is_none());
+    assert_eq!(reader.unread().iter().map(|unread| unread.line).collect::<Vec<_>>(), [2]);
+}
+
+/// A mail breaks the first line of a report behind `invoked`, what stands before it is a program's line, and the numbers go on in
+/// lines without a prefix.
+#[test]
+fn a_first_line_that_a_mail_broke() {
+    let log = "\
+> writing the journal (4096 blocks): [   12.345678] mkfs invoked
+> oom-killer: gfp_mask=0x101cc0(GFP_USER|__GFP_WRITE), order=0,
+> oom_score_adj=0
+> [   12.345679] CPU: 0 PID: 42 Comm: mkfs Not tainted
+> 5.7.0 #1
+> [   12.345680] Mem-Info:
+> [   12.345681] active_anon:10 inactive_anon:10 isolated_anon:0
+> [   12.345681]  free:2000 free_pcp:0 free_cma:0
+> [   12.345682] Normal free:8000kB min:7600kB low:8400kB high:9200kB
+> reserved_highatomic:0KB active_anon:0kB present:900000kB
+> managed:880000kB free_pcp:0kB local_pcp:0kB
+> free_cma:0kB
+> [   12.345683] lowmem_reserve[]: 0 0 0
+> [   12.345684] Normal: 2000*4kB (UM) 0*8kB
+> = 8000kB
+> [   12.345685] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=b,pid=7,uid=0
+> [   12.345686] Out of memory: Killed process 7 (b)
+> total-vm:900kB, anon-rss:800kB, file-rss:4kB, shmem-rss:0kB, UID:0
+> pgtables:16kB oom_score_adj:0
+";
+    let found = explained(log).remove(0);
+    let report = &found.report;
+    assert_eq!((report.process.as_str(), report.pid, report.order), ("mkfs", Some(42), Some(0)));
+    assert_eq!(report.victim.as_ref().unwrap().anon, Some(800));
+    assert_eq!((report.free_pages, report.zones[0].managed.known()), (Some(2000), Some(880_000)));
+    let verdict = &found.verdict;
+    // 2000 free pass min (1900) and not high (2300).
+    assert_eq!((verdict.rule, verdict.mark.name()), (Rule::Watermark, "high"));
+}
+
+/// `/dev/kmsg` in a mail: ends of lines within a record are `\x0a`, and the mail breaks records.
+#[test]
+fn records_of_kmsg_that_a_mail_broke() {
+    let log = "\
+4,101,9001,-,caller=T88;dump invoked oom-killer:
+gfp_mask=0x40dc0(GFP_KERNEL|__GFP_COMP|__GFP_ZERO), order=3,
+oom_score_adj=200
+4,102,9002,-,caller=T88;CPU: 7 PID: 88 Comm: dump
+Tainted: G        W       5.10.1-arm #1
+4,103,9003,-,caller=T88;Mem-Info:
+4,104,9004,-,caller=T88;active_anon:1
+inactive_anon:5 isolated_anon:3\\x0a mapped:2
+shmem:3 bounce:0\\x0a free:5262
+free_pcp:52 free_cma:138
+4,105,9005,c,caller=T88;Normal free:10640kB min:4080kB
+low:8170kB high:9190kB reserved_highatomic:0KB
+present:672420kB
+managed:652020kB free_pcp:204kB free_cma:552kB
+4,106,9006,-,caller=T88;lowmem_reserve[]: 0 0 0
+4,107,9007,c,caller=T88;Normal: 1060*4kB (UM) 800*8kB
+(UE) 0*16kB 0*32kB 0*64kB = 10640kB
+4,108,9008,-,caller=T88;Free swap  = 1029kB
+";
+    let found = explained(log).remove(0);
+    let report = &found.report;
+    assert_eq!((report.process.as_str(), report.pid, report.cpu), ("dump", Some(88), Some(7)));
+    assert_eq!((report.free_pages, report.order), (Some(5262), Some(3)));
+    assert_eq!(report.zones[0].reserve, [0, 0, 0]);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::NoBlock, Answer::Refused));
 }

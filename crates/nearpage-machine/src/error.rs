@@ -103,7 +103,7 @@ pub enum InputProblem {
     /// An archive that cannot be unpacked.
     #[error(
         "{what}: {error}, expected a whole tar archive of /sys and /proc, plain or packed with \
-         gzip, bzip2 or zstd"
+         gzip, bzip2, xz or zstd"
     )]
     Archive {
         /// What kind of archive it was taken for.

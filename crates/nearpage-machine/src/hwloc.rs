@@ -1,4 +1,4 @@
-//! The XML of hwloc: `lstopo --of xml`, of versions 1 and 2.
+//! The XML of hwloc: `lstopo --of xml`, of versions 1 to 3.
 //!
 //! Read are the NUMA nodes with their memory, CPUs and distances, the size of a page, and the caches of the last level.
 //! Where nodes share their CPUs (memory without CPUs stands beside the node that is nearest), a CPU belongs to the node
@@ -76,9 +76,9 @@ impl Reader<'_> {
         }
         // Version 1 says none.
         let version = root.attribute("version").unwrap_or("1");
-        if !matches!(version.split('.').next(), Some("1" | "2")) {
+        if !matches!(version.split('.').next(), Some("1" | "2" | "3")) {
             let found = format!("version {version}");
-            let accepted = "version 1 or 2 of hwloc's XML";
+            let accepted = "version 1, 2 or 3 of hwloc's XML";
             return Err(Problem::syntax(&found, accepted).at(&self.place(root)));
         }
         let objects: Vec<Node<'_, '_>> =

@@ -26,7 +26,7 @@ use crate::{numactl, short_form};
 const INPUT_MEBIBYTES_MAX: u64 = 256;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
                         (--numa SIZE,cpus=LIST ...), the XML of `lstopo --of xml`, or a tar archive (.gz, .bz2, \
-                        .zst) of /sys and /proc";
+                        .xz, .zst) of /sys and /proc";
 
 const EXPECTED_TREE: &str = "a folder or a tar archive with a copy of /sys and /proc";
 
@@ -247,14 +247,11 @@ fn read_text(name: &str, content: &[u8]) -> Result<Machine, InputError> {
         return crate::hwloc::parse(name, text);
     }
     let is_short_form = |line: &&str| line.trim_start().starts_with("--");
-    let is_numactl = |line: &&str| {
-        ["available:", "node ", "No NUMA "].iter().any(|start| line.trim_start().starts_with(start))
-    };
     let meaningful =
         |(_, line): &(usize, &str)| !matches!(line.trim().chars().next(), None | Some('#'));
     match text.lines().enumerate().find(meaningful) {
         Some((_, first)) if is_short_form(&first) => Ok(short_form::parse_text(name, text)?),
-        Some(_) if text.lines().any(|line| is_numactl(&line)) => numactl::parse(name, text),
+        Some(_) if numactl::is_in(text) => numactl::parse(name, text),
         Some((index, first)) => {
             let place = Place::Line { input: name.into(), line: index + 1 };
             Err(Problem::syntax(first, EXPECTED).at(&place))

@@ -30,7 +30,7 @@
 //!
 //! | feature | adds | default |
 //! |---|---|---|
-//! | `archive` | tar archives as input, plain or compressed by gzip, bzip2 or zstd | yes |
+//! | `archive` | tar archives as input, plain or compressed by gzip, bzip2, xz or zstd | yes |
 //! | `catalog` | [`catalog`] and [`table`] | yes |
 //! | `hwloc` | the XML of hwloc (`lstopo --of xml`) as input | yes |
 //! | `serde` | [`MachineDocument`] | yes |
@@ -66,6 +66,7 @@ pub mod plan;
 pub mod short_form;
 mod shown;
 pub mod size;
+mod sos;
 pub mod stats_socket;
 pub mod sysfs;
 #[cfg(feature = "catalog")]

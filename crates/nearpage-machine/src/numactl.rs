@@ -13,16 +13,21 @@
 //!
 //! The reader also understands `--cpu-compress` lists (`0-3, 8-11 (8)`), `<not available>`, columns of any width,
 //! tables that are not symmetric, texts without a table (old versions, `No distance information available.`),
-//! libnuma's warnings, blank and comment lines, and the prompt of a pasted session.
+//! libnuma's warnings, blank and comment lines, and what a paste puts around it: quotes, prompts, other commands, broken lists, the
+//! same text twice.
+
+mod pasted;
 
 use nearpage::NodeId;
 
 use crate::description::{DescriptionProblem, Draft, Place};
 use crate::error::{InputError, InputProblem as Problem};
 use crate::idlist;
-use crate::machine::{Machine, Note};
+use crate::machine::{Machine, MachineNode, Note};
+use crate::numactl::pasted::PastedLine;
 
 const EXPECTED: &str = "the output of `numactl --hardware`";
+const EXPECTED_SAME: &str = "the machine of the text before once more, or one machine in a file";
 const EXPECTED_LINE: &str = "a line of `numactl --hardware`: available:, node N cpus:, \
                              node N size:, node N free:, node distances:, or a row of distances";
 
@@ -42,15 +47,41 @@ struct Reader {
 
 /// Reads the text; `input` is its name.
 pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
+    let texts = pasted::texts(text);
+    let Some(first) = texts.first() else {
+        let place = Place::Input(input.into());
+        return Err(DescriptionProblem::NoNodes { expected: EXPECTED }.at(&place).into());
+    };
+    let mut machine = parse_one(input, first)?;
+    for text in &texts[1..] {
+        let again = parse_one(input, text)?;
+        if !is_same(&machine, &again) {
+            let place = Place::Line { input: input.into(), line: text[0].number };
+            return Err(Problem::syntax(text[0].text(), EXPECTED_SAME).at(&place));
+        }
+    }
+    if texts.len() > 1 {
+        machine.notes.push(Note::Again { times: texts.len() });
+    }
+    Ok(machine)
+}
+
+/// Whether two texts describe one machine: what is free changes.
+fn is_same(one: &Machine, other: &Machine) -> bool {
+    let node = |node: &MachineNode| (node.id, node.cpus.clone(), node.memory_bytes);
+    let nodes = |machine: &Machine| machine.nodes.iter().map(node).collect::<Vec<_>>();
+    nodes(one) == nodes(other) && one.distances == other.distances
+}
+
+fn parse_one(input: &str, lines: &[PastedLine]) -> Result<Machine, InputError> {
     let mut reader = Reader::default();
-    let mut last_line = 1;
-    for (index, line) in text.lines().enumerate() {
-        last_line = index + 1;
-        let place = Place::Line { input: input.into(), line: last_line };
-        reader.read_line(line.trim(), &place).map_err(|error| with_column(error, line))?;
+    for line in lines {
+        let place = Place::Line { input: input.into(), line: line.number };
+        reader.read_line(line.text(), &place).map_err(|error| with_column(error, &line.raw))?;
     }
     // A missing part is reported at the last line.
-    reader.check_end(&Place::Line { input: input.into(), line: last_line })?;
+    let last = lines.last().map_or(1, |line| line.number);
+    reader.check_end(&Place::Line { input: input.into(), line: last })?;
     let has_distances = reader.columns.is_some();
     let mut machine = reader.draft.finish(&Place::Input(input.into()), EXPECTED)?;
     if !has_distances && machine.nodes.len() > 1 {
@@ -58,6 +89,30 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
         machine.notes.extend(nodes.map(|node| Note::DistancesAssumed { node: node.id }));
     }
     Ok(machine)
+}
+
+/// Whether a paste has a line that numactl writes, and nobody else.
+pub fn is_in(paste: &str) -> bool {
+    paste.lines().any(|line| is_heading(pasted::unquoted(line)))
+}
+
+fn is_heading(line: &str) -> bool {
+    const BEGINS: [&str; 4] = ["available:", "No NUMA ", "No distance ", "node distances:"];
+    let digit = |text: &str| text.starts_with(|character: char| character.is_ascii_digit());
+    let of_node = line.strip_prefix("node ").map(str::trim_start);
+    BEGINS.iter().any(|begin| line.starts_with(begin)) || of_node.is_some_and(digit)
+}
+
+/// Whether numactl writes such a line: also a row of distances, of numbers alone.
+fn is_line(line: &str) -> bool {
+    let is_row = |(id, row): (&str, &str)| {
+        let is_number = |byte: u8| byte.is_ascii_digit();
+        !id.is_empty()
+            && id.bytes().all(is_number)
+            && row.starts_with(' ')
+            && row.bytes().all(|byte| is_number(byte) || byte == b' ')
+    };
+    is_heading(line) || line.split_once(':').is_some_and(is_row)
 }
 
 /// The error with the column of the words that it quotes from its line.
@@ -78,14 +133,9 @@ fn with_column(error: InputError, text: &str) -> InputError {
     InputError::Content { place: Place::Column { input, line, column }, problem }
 }
 
-/// Lines of a pasted session that do not describe the machine.
-fn is_noise(line: &str) -> bool {
-    line.is_empty() || line.starts_with(['#', '$', '>']) || line.starts_with("libnuma:")
-}
-
 impl Reader {
     fn read_line(&mut self, line: &str, place: &Place) -> Result<(), InputError> {
-        if is_noise(line) || line.starts_with("No distance ") {
+        if line.starts_with("No distance ") {
             Ok(())
         } else if line == "node distances:" {
             self.has_table = true;
@@ -369,6 +419,31 @@ node     0    1    2
                     "the distances of node {node} are unknown: taken as 10 to itself, 20 to others"
                 )
             })
+        );
+    }
+
+    /// As tickets and mails have it.
+    #[test]
+    fn pastes_are_read() {
+        let text = CXL.lines().map(|line| format!("> {line}\n")).collect::<String>();
+        let expected = machine(CXL).unwrap();
+        for paste in [
+            text.clone(),
+            format!("Hello,\nas you asked:\n\n> user@host $ numactl -H\n{text}> user@host $\nBye\n"),
+            format!("Command: numactl --hardware\n{CXL}\nuptime\n 10:11:12 up 3 days\n"),
+            CXL.lines().map(|line| format!("| {line} |\n")).collect::<String>(),
+            format!("numactl --hardware\n{}", CXL.replace("\n", "\r\n")),
+        ] {
+            assert_eq!(machine(&paste).unwrap(), expected, "{paste}");
+        }
+        let twice = format!("$ numactl -H\n{CXL}\n$ sleep 60; numactl -H\n{CXL}");
+        assert_eq!(machine(&twice).unwrap().notes.last(), Some(&Note::Again { times: 2 }));
+        let two = format!("{CXL}\nthe other:\n{POWER9}");
+        assert_eq!(
+            machine(&two).unwrap_err(),
+            format!(
+                "box.txt:18:1: found \"available: 6 nodes (0,8,252-255)\", expected {EXPECTED_SAME}"
+            )
         );
     }
 

@@ -1,4 +1,4 @@
-//! How files are packed: tar archives, and streams that gzip, bzip2 or zstd compressed.
+//! How files are packed: tar archives, and streams that gzip, bzip2, xz or zstd compressed.
 //!
 //! This is the one door for packed input. A stream may unpack to [`FREE_BYTES`] and to [`RATIO_MAX`] times its own
 //! length beyond that. An archive has at most [`HEADERS_BYTES_MAX`] between two members, where long names are, and at most
@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Component, Path};
 use std::rc::Rc;
 
+use lzma_rust2::XzReader;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 /// How much longer than itself a stream may unpack to. deflate cannot do more; texts of kernels shrink to a tenth.
@@ -21,6 +22,8 @@ pub const FREE_BYTES: u64 = 64 << 20;
 pub const HEADERS_BYTES_MAX: u64 = 256 << 10;
 /// What is kept of an archive's members. Captures of the largest machines have half of that.
 pub const KEPT_BYTES_MAX: u64 = 64 << 20;
+/// Memory for a stream of xz: its dictionary, of which `xz -9` takes 64 MiB.
+const XZ_KIBIBYTES_MAX: u32 = 96 << 10;
 /// A member that is kept costs so much beside its name and content.
 const KEPT_MEMBER_BYTES: u64 = 256;
 
@@ -35,6 +38,8 @@ pub enum Packing {
     Bzip2,
     /// Zstandard.
     Zstd,
+    /// xz, of one stream or several.
+    Xz,
 }
 
 impl Packing {
@@ -45,6 +50,7 @@ impl Packing {
             [0x1f, 0x8b, ..] => Some(Packing::Gzip),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Packing::Bzip2),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
             _ if content.get(TAR_MAGIC_OFFSET..)?.starts_with(b"ustar") => Some(Packing::Tar),
             _ => None,
         }
@@ -57,6 +63,7 @@ impl Packing {
             Packing::Gzip => "gzip",
             Packing::Bzip2 => "bzip2",
             Packing::Zstd => "zstd",
+            Packing::Xz => "xz",
         }
     }
 
@@ -73,6 +80,7 @@ impl Packing {
             Packing::Tar => return Ok(Box::new(packed)),
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
+            Packing::Xz => Box::new(XzReader::new_mem_limit(packed, true, XZ_KIBIBYTES_MAX)),
             Packing::Zstd => {
                 let decoder = StreamingDecoder::new(packed).map_err(|error| in_words(&error))?;
                 Box::new(ZstdStream(decoder))

@@ -67,6 +67,7 @@ fn read(tree: &dyn FileTree, page_bytes: Option<u64>) -> Result<Machine, SysfsEr
         nodes::read(&source, online_cpus.as_deref(), possible_cpus.as_deref(), &mut notes)?;
     let distances = nodes::distances(&source, &nodes, &mut notes)?;
     nodes::settle_cpus(&source, &mut nodes, &distances, &mut notes)?;
+    nodes::settle_without_node(&source, &mut nodes, online_cpus.as_deref(), &mut notes)?;
     let zones = zones::read(&source, &mut notes)?;
     let page_bytes = page_bytes.unwrap_or_else(|| zones::page_bytes(&nodes, &zones));
     zones::attach_zones(&mut nodes, zones, page_bytes, &mut notes);
@@ -194,7 +195,9 @@ mod tests {
         let machine = read_machine(&hidden).unwrap();
         assert_eq!(machine.nodes[0].cpus, [0, 1].map(CpuId));
         assert_eq!(machine.nodes[1].cpus, [CpuId(4)], "CPU 5 is offline");
-        assert_eq!(machine.notes, [Note::CpusUnknown { node: NodeId(252) }]);
+        // Those of no list are the other's.
+        let rest = Note::CpusWithoutNode { cpus: vec![2, 3, 6, 7], node: NodeId(252) };
+        assert_eq!(machine.notes, [rest]);
 
         let mut only = tree(&[("sys/devices/system/cpu/online", "0-2\n")]);
         only.insert(format!("{NODES}/node0/cpulist"), "");
@@ -334,6 +337,34 @@ mod tests {
             "empty: has no sys/devices/system/node and no sys/devices/system/cpu, \
              expected the root of a copy of /sys and /proc"
         );
+    }
+
+    /// Half of a machine's memory is gone, and its node with it; its CPUs are online all the same.
+    #[test]
+    fn cpus_without_a_node_go_to_one() {
+        let mut tree = tree(&[("sys/devices/system/cpu/online", "0-3\n")]);
+        add_node(&mut tree, 0, "0-1", "10", 1 << 20);
+        let machine = read_machine(&tree).unwrap();
+        assert_eq!(machine.nodes[0].cpus, [0, 1, 2, 3].map(CpuId));
+        assert_eq!(machine.notes, [Note::CpusWithoutNode { cpus: vec![2, 3], node: NodeId(0) }]);
+        add_node(&mut tree, 0, "0-1", "10 21", 1 << 20);
+        add_node(&mut tree, 1, "", "21 10", 1 << 20);
+        tree.insert("sys/devices/system/cpu/cpu3/node1/uevent", "");
+        let machine = read_machine(&tree).unwrap();
+        assert_eq!(machine.nodes[1].cpus, [CpuId(3)], "its folder names the node");
+        assert_eq!(machine.nodes[0].cpus, [0, 1, 2].map(CpuId));
+    }
+
+    /// A copy without one list of CPUs is read.
+    #[test]
+    fn one_missing_list_of_cpus_is_told() {
+        let mut tree = tree(&[("sys/devices/system/cpu/online", "0-3\n")]);
+        add_node(&mut tree, 0, "0-1", "10 21", 1 << 20);
+        tree.insert(format!("{NODES}/node1/meminfo"), "Node 1 MemTotal: 4096 kB\n");
+        tree.insert(format!("{NODES}/node1/distance"), "21 10\n");
+        let machine = read_machine(&tree).unwrap();
+        assert_eq!(machine.nodes[1].cpus, [2, 3].map(CpuId));
+        assert_eq!(machine.notes, [Note::CpusWithoutNode { cpus: vec![2, 3], node: NodeId(1) }]);
     }
 
     #[test]

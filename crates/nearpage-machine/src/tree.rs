@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath::{is_absent, names_beneath, open_beneath};
 use crate::shown::shown;
+use crate::sos;
 
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A file system with copies of /sys and /proc. Paths are relative to its root: `proc/meminfo`.
+/// A file system with copies of /sys and /proc, or a sosreport, whose answers of commands stand in for files. Paths are relative to its root: `proc/meminfo`.
 pub trait FileTree {
     /// The file's content, or `None` where there is no such file.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
@@ -51,8 +52,8 @@ impl FolderTree {
     }
 }
 
-impl FileTree for FolderTree {
-    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+impl FolderTree {
+    fn read_file(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open(path)? else { return Ok(None) };
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
@@ -63,6 +64,15 @@ impl FileTree for FolderTree {
             ));
         }
         Ok(Some(content))
+    }
+}
+
+impl FileTree for FolderTree {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        match self.root == Path::new("/") {
+            true => self.read_file(path),
+            false => sos::read_or_stand_in(path, |path| self.read_file(path)),
+        }
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
@@ -110,7 +120,7 @@ impl MemoryTree {
 
 impl FileTree for MemoryTree {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.files.get(path).cloned())
+        sos::read_or_stand_in(path, |path| Ok(self.files.get(path).cloned()))
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
@@ -150,7 +160,9 @@ pub fn is_machine_file(path: &str) -> bool {
         "proc/self/status",
         "proc/sys/kernel/numa_balancing",
     ];
-    FOLDERS.iter().any(|folder| path.starts_with(folder)) || FILES.contains(&path)
+    FOLDERS.iter().any(|folder| path.starts_with(folder))
+        || FILES.contains(&path)
+        || sos::ANSWERS.contains(&path)
 }
 
 /// Turns the error of an absent file into `None`, and passes on other errors.

@@ -19,7 +19,7 @@ use super::{CommandError, environment, print, print_json};
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct DoctorArgs {
-    /// Read a copy of /sys and /proc, or a recording: a folder, a tar (.gz, .bz2, .zst) of one, or an oracle JSON; - is
+    /// Read a copy of /sys and /proc, or a recording: a folder, a tar (.gz, .bz2, .xz, .zst) of one, or an oracle JSON; - is
     /// standard input
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
@@ -40,8 +40,8 @@ read or understood is a finding (unreadable, of level problem), and the others a
 What is looked at: kernel.numa_balancing, vm.zone_reclaim_mode, transparent_hugepage/enabled and defrag,
 vm.overcommit_memory, vm.percpu_pagelist_high_fraction, vm.max_map_count; CPUs against memory allowed
 (/proc/self/status), memoryless nodes, nodes without CPUs. Of this machine also: the system calls mbind,
-membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged; that it has no /proc, no size of a
-node, or not both lists of /proc/self/status is a finding (missing, of level note).
+membarrier and move_pages, rseq, RLIMIT_AS. What a copy lacks is not judged: each rule without its file, no /proc, no
+size of a node, or not both lists of /proc/self/status is a finding (missing, of level note).
 
 JSON (--json):
   schema                 1

@@ -1,20 +1,23 @@
 //! `nearpage explain`: why a kernel refused memory, out of its log.
 
+mod inputs;
 mod text;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use clap::Args;
-use nearpage_explain::{Explanation, ReadError, Reader};
-use nearpage_machine::shown;
+use nearpage_explain::{Beside, Explanation, ReadError, Reader, Report, Unread};
 use nearpage_report::Origin;
 use nearpage_report::explain::ExplainPage;
 use serde::Serialize;
 
-use super::input::{self, STANDARD, STANDARD_INPUT};
+use super::input::{self, STANDARD};
 use super::{CommandError, write_output};
+use inputs::Wanted;
 
 /// Say why a kernel refused memory: read page allocation failures, OOM reports, stalls and SLUB failures in its log.
 ///
@@ -23,9 +26,10 @@ use super::{CommandError, write_output};
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct ExplainArgs {
-    /// The log: what dmesg, journalctl -k, journalctl -o export or a console printed; - is standard input
+    /// Logs, packed or not: what dmesg, journalctl -k, journalctl -o export or a console printed; a sosreport, its folder or
+    /// archive; - is standard input
     #[arg(value_name = "FILE|-", default_value = STANDARD)]
-    log: PathBuf,
+    logs: Vec<PathBuf>,
 
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
@@ -40,15 +44,18 @@ const AFTER_HELP: &str = "\
 Exit status: 0 the log was read, with or without reports, 1 the output could not be written, 2 wrong usage or
 unreadable input. A log that breaks off is explained as far as it goes.
 
-The log is read as it comes: 1 GB takes no more memory than 1 MB. Times, hosts, priorities and callers in front of
-lines are taken off. Lines of reports that are mixed are sorted by caller where the kernel prints it, else by
-what a report can still have. Of reports that are alike (process, order, flags, rule) the text shows the first in
+A log is read as it comes: 1 GB takes no more memory than 1 MB. What its way put around lines is undone: times, hosts,
+priorities, callers and other prefixes, JSON, quotes, quoted-printable, HTML, markdown, escapes, broken lines. Lines of
+reports that are mixed are sorted by caller where the kernel prints it, else by what a report can still have. Texts of
+the machine are taken together with reports, from a log itself and from a sosreport: numactl --hardware, lscpu, zoneinfo,
+buddyinfo, pagetypeinfo, meminfo, slabinfo, sysctl. Of reports that are alike (process, order, flags, rule) the text shows the first in
 full and counts the others; of more than 4096 kinds it counts the rest.
 
 JSON (--json):
   schema                 2
-  source                 the file
-  reports[]              report: what the kernel printed, sizes in KiB; a figure that is not exact is an object
+  source                 the files
+  reports[]              source: the log
+                         report: what the kernel printed, sizes in KiB; a figure that is not exact is an object
                            (least, most), one of which nothing is known is null
                          verdict: rule (watermark, lowmem_reserve, highatomic_reserve, no_block,
                            order_too_large, memcg, area_too_large, addresses, no_zone, passes, unknown), answer
@@ -57,6 +64,10 @@ JSON (--json):
                          causes[]: kind, kib, text; what decides first, then what fills memory
                          remedies[]: change, effect (helps, helps_a_little, unknown, no_effect, harmful), amount, text
                          unknown[]: what the report does not tell
+                         beside[]: what texts of the machine add to it
+  unread[]               source, line and why: what looks like a report and cannot be read as one, at most 64 a log
+  beside                 what texts of the machine told: nodes, zones, meminfo, settings, largest_cache, texts
+  seen_again             reports that stood in a log before, and are left out
   lines                  lines read
   error                  why reading ended before the log did; null if it did not";
 
@@ -85,86 +96,165 @@ pub enum ExplainFailure {
 ///
 /// # Errors
 ///
-/// The log cannot be read, or the output cannot be written.
+/// A log cannot be read, or the output cannot be written.
 pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
-    let name = match input::is_standard(&arguments.log) {
-        true => STANDARD_INPUT.to_owned(),
-        false => shown(&arguments.log).to_string(),
-    };
     let file = arguments.report.as_deref();
-    let inputs = || [arguments.log.as_path()].into_iter();
+    let inputs = || arguments.logs.iter().map(PathBuf::as_path);
     let file = file.map(|path| input::page_file(path, inputs())).transpose()?;
-    let source = open(&arguments.log, &name)?;
+    inputs().try_for_each(inputs::check)?;
+    let names: Vec<String> = inputs().map(inputs::name).collect();
     let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
-    let mut page = file.as_ref().map(|_| ExplainPage::new(&name));
-    let mut failure = None;
-    let mut reader = Reader::new(source);
-    write_output(|output| {
-        let mut writer = match arguments.json {
-            true => Shown::Json { first: true },
-            false => Shown::Text(text::Log::default()),
-        };
-        writer.begin(output, &name)?;
-        for report in reader.by_ref() {
-            match report {
-                Ok(report) => {
-                    let explanation = Explanation::of(report);
-                    writer.add(output, &explanation)?;
-                    page.iter_mut().for_each(|page| page.add(&explanation));
-                }
-                Err(error) => failure = Some(error),
-            }
+    let mut beside = Beside::default();
+    for path in inputs() {
+        let mut failed = None;
+        inputs::each(path, Wanted::Texts, &mut |name, source| {
+            // A log that cannot be read is told when it is read for its reports.
+            let is_log = !path.is_dir() && name == inputs::name(path);
+            failed = beside.add_from(source).err().filter(|_| !is_log);
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if let Some(source) = failed {
+            return Err(ExplainFailure::Open { path: inputs::name(path), source }.into());
         }
-        writer.end(output, reader.lines(), failure.as_ref())
+    }
+    let mut page = file.as_ref().map(|_| ExplainPage::new(&names.join(", ")));
+    let mut failure = None;
+    write_output(|output| {
+        let mut shown = Shown::new(arguments.json, beside, page.as_mut());
+        shown.begin(output, &names)?;
+        for path in inputs() {
+            let mut written = Ok(());
+            let read = inputs::each(path, Wanted::Logs, &mut |name, source| {
+                written = shown.read(output, name, source, &mut failure);
+                if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            written?;
+            failure = failure.take().or(read.err());
+        }
+        shown.end(output, failure.as_ref())
     })?;
     if let (Some(file), Some(page)) = (file, page) {
         file.write(&page.finish(&origin))?;
     }
     match failure {
-        Some(source) => Err(ExplainFailure::Read { path: name, source }.into()),
+        Some(failure) => Err(failure.into()),
         None => Ok(()),
     }
 }
 
-fn open(path: &Path, name: &str) -> Result<Box<dyn BufRead>, ExplainFailure> {
-    if input::is_standard(path) {
-        return Ok(Box::new(io::stdin().lock()));
-    }
-    let failed = |source| ExplainFailure::Open { path: name.into(), source };
-    if path.is_dir() {
-        return Err(failed(io::ErrorKind::IsADirectory.into()));
-    }
-    Ok(Box::new(BufReader::with_capacity(256 << 10, File::open(path).map_err(failed)?)))
+/// Explanations as they are printed, one after the other: nobody keeps all of them.
+struct Shown<'p> {
+    form: Form,
+    page: Option<&'p mut ExplainPage>,
+    beside: Beside,
+    lines: u64,
+    unread: Vec<(String, Unread)>,
+    parts: u64,
+    /// Reports of the parts before: a sosreport has some in several logs.
+    seen: HashSet<u64>,
+    seen_again: u64,
 }
 
-/// How explanations are printed, one after the other: nobody keeps all of them.
-enum Shown {
-    Json { first: bool },
+enum Form {
+    Json { is_first: bool },
     Text(text::Log),
 }
 
-impl Shown {
-    fn begin(&mut self, output: &mut impl Write, name: &str) -> io::Result<()> {
-        match self {
-            Shown::Json { .. } => {
-                let name = serde_json::to_string(name)?;
-                write!(output, "{{\n  \"schema\": 2,\n  \"source\": {name},\n  \"reports\": [")
-            }
-            Shown::Text(_) => Ok(()),
-        }
+/// An explanation with the log that it is from.
+#[derive(Serialize)]
+struct OfLog<'a, T> {
+    source: &'a str,
+    #[serde(flatten)]
+    inner: &'a T,
+}
+
+/// Reports that are remembered, to find those that stand in several logs.
+const SEEN_MOST: usize = 1 << 16;
+
+impl<'p> Shown<'p> {
+    fn new(is_json: bool, beside: Beside, page: Option<&'p mut ExplainPage>) -> Self {
+        let form = match is_json {
+            true => Form::Json { is_first: true },
+            false => Form::Text(text::Log::default()),
+        };
+        let (unread, seen) = (Vec::new(), HashSet::new());
+        Shown { form, page, beside, lines: 0, unread, parts: 0, seen, seen_again: 0 }
     }
 
-    fn add(&mut self, output: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
-        match self {
-            Shown::Json { first } => {
-                output.write_all(if std::mem::take(first) { b"\n" } else { b",\n" })?;
+    fn begin(&mut self, output: &mut impl Write, names: &[String]) -> io::Result<()> {
+        if let Form::Json { .. } = self.form {
+            let name = serde_json::to_string(&names.join(", "))?;
+            write!(output, "{{\n  \"schema\": 2,\n  \"source\": {name},\n  \"reports\": [")?;
+        }
+        Ok(())
+    }
+
+    /// Reads a log and shows its reports. What ends the reading early goes to `failure`.
+    fn read(
+        &mut self,
+        output: &mut impl Write,
+        name: &str,
+        source: Box<dyn BufRead + '_>,
+        failure: &mut Option<ExplainFailure>,
+    ) -> io::Result<()> {
+        self.parts += 1;
+        let mut reader = Reader::new(source);
+        let mut seen = Vec::new();
+        while let Some(report) = reader.next() {
+            let report = match report {
+                Ok(report) => report,
+                Err(source) => {
+                    let error = ExplainFailure::Read { path: name.into(), source };
+                    failure.get_or_insert(error);
+                    break;
+                }
+            };
+            let print = fingerprint(&report);
+            if self.seen.contains(&print) {
+                self.seen_again += 1;
+                continue;
+            }
+            seen.push(print);
+            // What a stream told so far; of a file all is known.
+            let beside = if self.beside.is_empty() { reader.beside() } else { &self.beside };
+            let explanation = Explanation::with(report, beside);
+            self.page.iter_mut().for_each(|page| page.add(&explanation));
+            self.add(output, name, &explanation)?;
+        }
+        let room = SEEN_MOST.saturating_sub(self.seen.len());
+        self.seen.extend(seen.into_iter().take(room));
+        self.lines += reader.lines();
+        match &mut self.form {
+            Form::Json { .. } => {
+                self.unread.extend(reader.unread().iter().map(|unread| (name.into(), unread.clone())));
+            }
+            Form::Text(log) => {
+                log.end(output, reader.lines(), reader.unread(), (self.parts > 1).then_some(name))?;
+                *log = text::Log::default();
+            }
+        }
+        if self.beside.is_empty() {
+            self.beside = reader.beside().clone();
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        output: &mut impl Write,
+        name: &str,
+        explanation: &Explanation,
+    ) -> io::Result<()> {
+        match &mut self.form {
+            Form::Json { is_first } => {
+                output.write_all(if std::mem::take(is_first) { b"\n" } else { b",\n" })?;
                 let mut text = serde_json::Serializer::with_formatter(
                     &mut *output,
                     serde_json::ser::PrettyFormatter::with_indent(b"  "),
                 );
-                explanation.serialize(&mut text)?;
+                OfLog { source: name, inner: explanation }.serialize(&mut text)?;
             }
-            Shown::Text(log) => log.add(output, explanation)?,
+            Form::Text(log) => log.add(output, explanation)?,
         }
         // Who follows a log that goes on sees a report when it ends.
         output.flush()
@@ -173,15 +263,34 @@ impl Shown {
     fn end(
         &mut self,
         output: &mut impl Write,
-        lines: u64,
-        failure: Option<&ReadError>,
+        failure: Option<&ExplainFailure>,
     ) -> io::Result<()> {
-        match self {
-            Shown::Json { .. } => {
-                let error = serde_json::to_string(&failure.map(ToString::to_string))?;
-                writeln!(output, "\n  ],\n  \"lines\": {lines},\n  \"error\": {error}\n}}")
+        match &mut self.form {
+            Form::Json { .. } => {
+                let of_log = |(source, inner): &(String, Unread)| {
+                    serde_json::to_string(&OfLog { source, inner })
+                };
+                let unread: Result<Vec<String>, _> = self.unread.iter().map(of_log).collect();
+                let unread = unread?.join(", ");
+                let beside = serde_json::to_string(&self.beside)?;
+                let error = failure.map(|failure| match failure {
+                    ExplainFailure::Read { source, .. } => source.to_string(),
+                    other => other.to_string(),
+                });
+                let error = serde_json::to_string(&error)?;
+                write!(output, "\n  ],\n  \"unread\": [{unread}],\n  \"beside\": {beside},\n")?;
+                write!(output, "  \"seen_again\": {},\n", self.seen_again)?;
+                writeln!(output, "  \"lines\": {},\n  \"error\": {error}\n}}", self.lines)
             }
-            Shown::Text(log) => log.end(output, lines),
+            Form::Text(_) => text::end(output, &self.beside, self.seen_again),
         }
     }
+}
+
+/// What is equal of a report in every log that has it.
+fn fingerprint(report: &Report) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Report { kind, process, pid, order, nodes, zones, victim, .. } = report;
+    format!("{kind:?}{process}{pid:?}{order:?}{nodes:?}{zones:?}{victim:?}").hash(&mut hasher);
+    hasher.finish()
 }

@@ -49,7 +49,7 @@ pub struct TopoArgs {
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
 
-    /// Read the machine from a copy of /sys and /proc: a folder, or a tar (.gz, .bz2, .zst) of one; - is a tar on
+    /// Read the machine from a copy of /sys and /proc: a folder, or a tar (.gz, .bz2, .xz, .zst) of one; - is a tar on
     /// standard input
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,

@@ -47,11 +47,55 @@ fn json_is_one_document_whatever_happens() {
     let folder = explain(&["--json", "docs"], "");
     assert_eq!(
         (folder.status.code(), text(&folder.stderr)),
-        (Some(2), "nearpage: cannot read docs: is a directory\n")
+        (
+            Some(2),
+            "nearpage: cannot read docs: no log in it, expected a sosreport, or files such as dmesg, messages, kern.log or \
+             console\n"
+        )
     );
     let missing = explain(&["--json", "/nowhere"], "");
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(document(&missing)["error"]["exit_code"], 2);
+}
+
+/// A sosreport's folder and its archive: reports of its logs once, with what numactl's text says of nodes that they hide.
+#[test]
+fn a_sosreport_is_explained_as_a_whole() {
+    let log = fs::read_to_string(root().join(LOG)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let sos = folder.path().join("sosreport-box");
+    let write = |path: &str, text: &str| {
+        let path = sos.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("sos_commands/kernel/dmesg", &log);
+    write("var/log/messages", &log);
+    let numactl = "available: 1 nodes (7)\nnode 7 cpus: 9\nnode 7 size: 2048 MB\nnode 7 free: 1024 MB\n";
+    write("sos_commands/numa/numactl_--hardware", numactl);
+    write("sos_commands/kernel/sysctl_-a", "vm.min_free_kbytes = 67584\n");
+    let archive = folder.path().join("sos.tar");
+    let mut builder = tar::Builder::new(fs::File::create(&archive).unwrap());
+    builder.append_dir_all("sosreport-box", &sos).unwrap();
+    builder.finish().unwrap();
+    for input in [&sos, &archive] {
+        let output = explain(&["--json", input.to_str().unwrap()], "");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(found["reports"].as_array().unwrap().len(), 1, "{found}");
+        assert_eq!(found["seen_again"], 1);
+        let beside = found["reports"][0]["beside"].to_string();
+        assert!(beside.contains("node 7, which the report does not show, has 2 GiB, 1 GiB"), "{beside}");
+        assert!(beside.contains("vm.min_free_kbytes = 67584"), "{beside}");
+    }
+    // One paste may have all of it, and several files are one ticket.
+    let paste = explain(&[], &format!("{numactl}\n{log}"));
+    assert!(text(&paste.stdout).contains("node 7, which the report does not show"));
+    let two = explain(
+        &[LOG, sos.join("sos_commands/numa/numactl_--hardware").to_str().unwrap()],
+        "",
+    );
+    assert!(text(&two.stdout).contains("node 7, which the report does not show"));
 }
 
 #[test]

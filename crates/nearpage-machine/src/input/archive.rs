@@ -1,4 +1,4 @@
-//! Archives of /sys and /proc: tar, plain or compressed with gzip, bzip2 or zstd.
+//! Archives of /sys and /proc: tar, plain or compressed with gzip, bzip2, xz or zstd.
 //!
 //! The tree may stand at the root of the archive or one folder deep, as `hwloc-gather-topology` makes it.
 //! Only the files that describe a machine are kept, so that a copy of a whole /proc does not matter.
@@ -86,6 +86,13 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
+    fn xz(content: &[u8]) -> Vec<u8> {
+        let options = lzma_rust2::XzOptions::with_preset(1);
+        let mut writer = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+        writer.write_all(content).unwrap();
+        writer.finish().unwrap()
+    }
+
     fn unpack(content: &[u8]) -> Result<MemoryTree, String> {
         let packing = Packing::of(content).unwrap();
         super::unpack("box", packing, content).map_err(|error| error.to_string())
@@ -110,7 +117,7 @@ mod tests {
     #[test]
     fn every_packing_is_recognised_and_read() {
         let plain = tar(&[("sys/devices/system/node/online", b"0-1\n")]);
-        for packed in [plain.clone(), gzip(&plain), bzip2(&plain), zstd(&plain)] {
+        for packed in [plain.clone(), gzip(&plain), bzip2(&plain), zstd(&plain), xz(&plain)] {
             let tree = unpack(&packed).unwrap();
             assert_eq!(tree.read("sys/devices/system/node/online").unwrap().unwrap(), b"0-1\n");
         }
@@ -150,7 +157,7 @@ mod tests {
                 unpack(packed).unwrap_err(),
                 format!(
                     "box: zstd: {problem}, expected a whole tar archive of /sys and /proc, plain or \
-                     packed with gzip, bzip2 or zstd"
+                     packed with gzip, bzip2, xz or zstd"
                 )
             );
         };
@@ -168,11 +175,11 @@ mod tests {
         /// An archive with some bytes changed is read or refused.
         #[test]
         fn any_damage_is_read_or_refused(
-            packing in 0usize..4,
+            packing in 0usize..5,
             damage in proptest::collection::vec((0usize..100_000, 0u8..), 1..4),
         ) {
             let plain = tar(&[("sys/devices/system/node/online", b"0-1\n")]);
-            let mut packed = [|c: &[u8]| c.to_vec(), gzip, bzip2, zstd][packing](&plain);
+            let mut packed = [|c: &[u8]| c.to_vec(), gzip, bzip2, zstd, xz][packing](&plain);
             for (at, byte) in damage {
                 let at = at % packed.len();
                 packed[at] = byte;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use nearpage::NodeId;
 
+use crate::idlist;
+
 /// An assumption of a reader, where the input lacks something or contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
@@ -23,6 +25,18 @@ pub enum Note {
     CpusUnknown {
         /// The node.
         node: NodeId,
+    },
+    /// CPUs are online and on no node's list: taken as a node's.
+    CpusWithoutNode {
+        /// The CPUs, ascending.
+        cpus: Vec<u32>,
+        /// The node that has them now: the one that the CPUs' folders name, else the only one without a list, else the first.
+        node: NodeId,
+    },
+    /// The text describes the machine several times.
+    Again {
+        /// How often.
+        times: usize,
     },
     /// A node's memory is unknown: taken as none.
     MemoryUnknown {
@@ -66,6 +80,13 @@ impl fmt::Display for Note {
             }
             Note::CpusShared { node, first } => {
                 write!(f, "nodes {first} and {node} list the same CPUs: taken as node {first}'s")
+            }
+            Note::CpusWithoutNode { cpus, node } => {
+                let cpus = idlist::format(cpus);
+                write!(f, "CPUs {cpus} are online and on no node's list: taken as node {node}'s")
+            }
+            Note::Again { times } => {
+                write!(f, "the text describes this machine {times} times: what is free is the first's")
             }
             Note::MemoryUnknown { node } => {
                 write!(f, "the memory of node {node} is unknown: taken as none")

@@ -1,5 +1,7 @@
 //! Which nodes and CPUs are online, which CPUs and how much memory a node has, and the distances.
 
+use std::collections::BTreeMap;
+
 use nearpage::{CpuId, NodeId, Topology};
 
 use super::error::SysfsError;
@@ -113,6 +115,49 @@ fn read_node(
     Ok(MachineNode::new(id, cpus, memory.total, memory.free))
 }
 
+/// Gives CPUs that are online and on no node's list to a node: the one that the CPU's folder names, else the only node whose list
+/// is hidden or missing, else the first. A kernel counts a CPU there whose node has no memory left and is not online.
+pub(super) fn settle_without_node(
+    source: &Source<'_>,
+    nodes: &mut [MachineNode],
+    online_cpus: Option<&[u32]>,
+    notes: &mut Vec<Note>,
+) -> Result<(), SysfsError> {
+    let has_node = |nodes: &[MachineNode], cpu| nodes.iter().any(|node| node.has_cpu(CpuId(cpu)));
+    let online = online_cpus.unwrap_or_default().iter().copied();
+    let homeless: Vec<u32> = online.filter(|&cpu| !has_node(nodes, cpu)).collect();
+    let unknown: Vec<NodeId> = notes
+        .iter()
+        .filter_map(|note| match note {
+            Note::CpusUnknown { node } => Some(*node),
+            _ => None,
+        })
+        .collect();
+    let rest = match unknown[..] {
+        [] => nodes.first().map(|node| node.id),
+        [only] => Some(only),
+        // Any of them may have it.
+        _ => None,
+    };
+    let mut given: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+    for cpu in homeless {
+        let linked = source.numbered(&format!("{CPUS}/cpu{cpu}"), "node")?;
+        let mut linked = linked.into_iter().map(NodeId);
+        let linked = linked.find(|id| nodes.iter().any(|node| node.id == *id));
+        if let Some(node) = linked.or(rest) {
+            given.entry(node).or_default().push(cpu);
+        }
+    }
+    for (id, cpus) in given {
+        let node = nodes.iter_mut().find(|node| node.id == id).expect("it is one of them");
+        node.cpus.extend(cpus.iter().copied().map(CpuId));
+        node.cpus.sort_unstable();
+        notes.retain(|note| *note != Note::CpusUnknown { node: id });
+        notes.push(Note::CpusWithoutNode { cpus, node: id });
+    }
+    Ok(())
+}
+
 /// Leaves each CPU on one node. A kernel that emulates nodes (`numa=fake=`) lists the CPUs of the real
 /// node on all its emulated ones, which are at distance 10: there the lowest node keeps them.
 pub(super) fn settle_cpus(
@@ -159,7 +204,8 @@ fn read_cpus(
                 None => {
                     let cpus = source.numbered(&folder, "cpu")?;
                     return match cpus.is_empty() {
-                        true if is_hidden => Ok(None),
+                        // A copy may lack one file of a folder, but not the folder of a node that is online.
+                        true if is_hidden || source.has_folder(&folder)? => Ok(None),
                         true => Err(SysfsError::NodeWithoutCpuList {
                             file: source.display(&cpu_list(node)),
                             node,

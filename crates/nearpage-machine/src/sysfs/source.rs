@@ -80,6 +80,14 @@ impl<'a> Source<'a> {
         Ok(numbers)
     }
 
+    /// Whether a folder has any entry.
+    pub(super) fn has_folder(&self, folder: &str) -> Result<bool, SysfsError> {
+        let names = self.tree.names(folder);
+        let names =
+            names.map_err(|error| SysfsError::Unreadable { file: self.display(folder), error })?;
+        Ok(!names.is_empty())
+    }
+
     /// The path as a message should show it.
     pub fn display(&self, path: &str) -> String {
         self.tree.display(path)

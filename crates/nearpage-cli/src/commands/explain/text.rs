@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use nearpage_explain::{Explanation, Kind, Paragraph, Rule};
+use nearpage_explain::{Beside, Explanation, Kind, Paragraph, Rule, Unread};
 
 /// Kinds of reports that are told apart and shown; those beyond are counted.
 const KINDS_MOST: usize = 4096;
@@ -51,7 +51,17 @@ impl Log {
         write_one(output, explanation)
     }
 
-    pub(super) fn end(&self, output: &mut impl Write, lines: u64) -> io::Result<()> {
+    /// Ends a log; one of several has its name.
+    pub(super) fn end(
+        &self,
+        output: &mut impl Write,
+        lines: u64,
+        unread: &[Unread],
+        name: Option<&str>,
+    ) -> io::Result<()> {
+        for Unread { line, why } in unread {
+            writeln!(output, "line {line}: what looks like a report cannot be read as one: {why}")?;
+        }
         let mut repeated: Vec<_> = self.alike.values().filter(|(_, more, _)| *more > 0).collect();
         repeated.sort();
         for (first, more, last) in repeated {
@@ -64,8 +74,22 @@ impl Log {
             )?;
         }
         let noun = if self.reports == 1 { "report" } else { "reports" };
-        writeln!(output, "{} {noun} in {lines} lines", self.reports)
+        let of = name.map_or(String::new(), |name| format!(" of {name}"));
+        writeln!(output, "{} {noun} in {lines} lines{of}", self.reports)
     }
+}
+
+/// Ends all logs: which texts of the machine were read, and what stood in several logs.
+pub(super) fn end(output: &mut impl Write, beside: &Beside, seen_again: u64) -> io::Result<()> {
+    if seen_again > 0 {
+        writeln!(output, "{seen_again} more that stood in a log before")?;
+    }
+    if !beside.is_empty() {
+        let texts = beside.texts.iter().map(|(text, line)| format!("{text} (line {line})"));
+        let texts: Vec<String> = texts.collect();
+        writeln!(output, "beside reports: {}", texts.join(", "))?;
+    }
+    Ok(())
 }
 
 fn write_one(output: &mut impl Write, explanation: &Explanation) -> io::Result<()> {

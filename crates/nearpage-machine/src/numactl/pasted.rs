@@ -1,0 +1,148 @@
+//! What a paste puts around the text of `numactl --hardware`: quotes, prompts, other commands and their output, broken lines, and
+//! the text of the same machine once more.
+
+use super::is_line;
+
+/// A line of numactl's text.
+#[derive(Debug)]
+pub(super) struct PastedLine {
+    /// Its number in the paste, from 1.
+    pub(super) number: usize,
+    /// As it came, with those that it goes on in.
+    pub(super) raw: String,
+}
+
+impl PastedLine {
+    pub(super) fn text(&self) -> &str {
+        unquoted(&self.raw)
+    }
+}
+
+/// The texts of a paste: each begins with `available:`, or with the first line that numactl writes.
+pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
+    let mut texts: Vec<Vec<PastedLine>> = Vec::new();
+    // Lines that may be within a text, or behind it.
+    let mut others: Vec<PastedLine> = Vec::new();
+    for (index, raw) in paste.lines().enumerate() {
+        let line = unquoted(raw);
+        let pasted = PastedLine { number: index + 1, raw: raw.into() };
+        if is_line(line) {
+            let begins = texts.is_empty() || line.starts_with("available:");
+            if begins {
+                texts.push(Vec::new());
+                others.clear();
+            }
+            let text = texts.last_mut().expect("one begins with the first line");
+            text.append(&mut others);
+            text.push(pasted);
+            continue;
+        }
+        if is_noise(line) || texts.is_empty() {
+            continue;
+        }
+        if let Some(last) = texts.last_mut().and_then(|text| text.last_mut())
+            && others.is_empty()
+            && goes_on(last.text(), line)
+        {
+            last.raw = joined(&last.raw, raw);
+        } else {
+            others.push(pasted);
+        }
+    }
+    texts
+}
+
+/// A line without the marks of mails and tables in front of it and behind it.
+pub(super) fn unquoted(raw: &str) -> &str {
+    raw.trim_start_matches(['>', '|', ' ', '\t']).trim_end_matches([' ', '\t', '|', '\r'])
+}
+
+/// Lines of a pasted session that do not describe the machine.
+fn is_noise(line: &str) -> bool {
+    line.is_empty()
+        || line.starts_with(['#', '$'])
+        || line.starts_with("libnuma:")
+        || line.starts_with("Command:")
+        || line.contains("numactl ")
+        || line.ends_with(['$', '#', '%'])
+}
+
+/// Whether a line of numbers alone goes on from one of numbers: a list of CPUs, ids of nodes, or distances.
+fn goes_on(last: &str, line: &str) -> bool {
+    let has_numbers = match last.split_once(':') {
+        Some((heading, _)) => heading.ends_with(" cpus") || is_number(heading.trim()),
+        None => last.starts_with("node "),
+    };
+    let is_list = |character: char| character.is_ascii_digit() || " \t,-()".contains(character);
+    has_numbers && line.starts_with(|c: char| c.is_ascii_digit()) && line.chars().all(is_list)
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Two parts of a line. A terminal breaks lines within numbers, mail between them.
+fn joined(first: &str, rest: &str) -> String {
+    let first = first.trim_end_matches(['\r', '|']);
+    let inner = rest.trim_start_matches(['>', '|']);
+    let is_between = first.ends_with(' ') || rest.starts_with(' ') || inner.starts_with("  ");
+    let rest = unquoted(rest);
+    let is_whole = is_between || are_two_numbers(unquoted(first), rest);
+    format!("{first}{}{rest}", if is_whole { " " } else { "" })
+}
+
+/// Whether the last number of a text and the first of its rest are two. Lists ascend; distances have two digits or three.
+fn are_two_numbers(first: &str, rest: &str) -> bool {
+    let (heading, values) = first.split_once(':').unwrap_or(("", first));
+    let numbers = |text: &str| -> Vec<u64> {
+        let words = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+        words.map(|word| word.parse().unwrap_or(u64::MAX)).collect()
+    };
+    let (before, after) = (numbers(values), numbers(rest));
+    let (Some(&last), Some(&next)) = (before.last(), after.first()) else { return true };
+    if is_number(heading.trim()) {
+        return last >= 10 && next >= 10;
+    }
+    if next <= last {
+        return false;
+    }
+    // Both ascend: the step of the list decides.
+    let Some(&previous) = before.iter().rev().nth(1) else { return true };
+    let whole = format!("{last}{next}").parse().unwrap_or(u64::MAX);
+    let step = |from: u64, to: u64| to.saturating_sub(from);
+    let goes_on = after.get(1).map_or(whole, |&second| second);
+    !(step(previous, whole) == 1 && step(whole, goes_on) <= 1 && step(last, next) != 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_lists_fit_together() {
+        let whole: String = (0..128).map(|cpu| format!(" {cpu}")).collect();
+        let whole = format!("node 0 cpus:{whole}");
+        for width in 20..120 {
+            let characters: Vec<char> = whole.chars().collect();
+            let lines: Vec<String> =
+                characters.chunks(width).map(|part| part.iter().collect()).collect();
+            let texts = texts(&lines.join("\n"));
+            let words = |text: &str| {
+                text.split_whitespace().map(String::from).collect::<Vec<_>>()
+            };
+            assert_eq!(words(texts[0][0].text()), words(&whole), "{width}");
+            let quoted: Vec<String> = lines.iter().map(|line| format!("> {}", line.trim())).collect();
+            let texts = super::texts(&quoted.join("\n"));
+            assert_eq!(words(texts[0][0].text()), words(&whole), "{width} in a mail");
+        }
+    }
+
+    #[test]
+    fn distances_fit_together() {
+        for (first, rest) in [("  0:  10  2", "1 31"), ("  0:  10  21", "31"), ("  0:  10  25", "5 31")] {
+            let words = joined(first, rest);
+            let last = words.split_whitespace().next_back();
+            assert_eq!((last, words.matches("25 5").count()), (Some("31"), 0), "{words}");
+        }
+    }
+}
