@@ -1,6 +1,7 @@
 //! What a scenario came to.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nearpage_sim::Samples;
 use serde::Serialize;
@@ -43,6 +44,28 @@ pub enum Tolerance {
     Between(f64, f64),
 }
 
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Absolute(most) => write!(f, "{}", rounded(most)),
+            Self::Relative(most) => write!(f, "{} %", rounded(100.0 * most)),
+            Self::NearZero(most) => write!(f, "0 to {}", rounded(most)),
+            Self::Between(least, most) => write!(f, "{} to {}", rounded(least), rounded(most)),
+        }
+    }
+}
+
+impl Row {
+    /// How far the model is off: `-48 %`, or the difference where the reference is 0.
+    pub fn deviation(&self) -> String {
+        let difference = self.model - self.reference;
+        match self.reference == 0.0 {
+            true => format!("{difference:+.3}"),
+            false => format!("{:+.0} %", 100.0 * difference / self.reference),
+        }
+    }
+}
+
 impl Tolerance {
     fn accepts(self, reference: f64, model: f64) -> bool {
         match self {
@@ -67,6 +90,8 @@ pub struct Row {
     pub model: f64,
     /// How they compare.
     pub verdict: Verdict,
+    /// How far it may be off, in words: `50 %`, `0.2 to 0.8`.
+    pub allowed: String,
 }
 
 /// Something that must hold.
@@ -96,8 +121,7 @@ pub struct Report {
     /// One line about the scenario.
     #[serde(skip)]
     pub title: String,
-    /// What was calibrated, what is not claimed.
-    #[serde(skip)]
+    /// What was calibrated, what is not claimed, what had no effect.
     pub notes: Vec<String>,
     /// A table of counts: headings, and cells.
     #[serde(skip)]
@@ -140,7 +164,7 @@ impl Report {
     pub fn row(&mut self, row: &str, column: &str, reference: f64, model: f64, near: Tolerance) {
         let verdict = if near.accepts(reference, model) { Verdict::Within } else { Verdict::Off };
         let (row, column, model) = (row.into(), column.into(), rounded(model));
-        self.rows.push(Row { row, column, reference, model, verdict });
+        self.rows.push(Row { row, column, reference, model, verdict, allowed: near.to_string() });
     }
 
     /// Adds something that must hold.
