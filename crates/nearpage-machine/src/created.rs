@@ -82,8 +82,20 @@ impl OutputFolder {
     ///
     /// Something has the name, a link too, or no file may be made.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
+        self.create_with(name, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Makes a file that all may read whom the process's mask allows, such as the user of a collector.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_for_all(&self, name: &OsStr) -> io::Result<File> {
+        self.create_with(name, Mode::from_raw_mode(0o666))
+    }
+
+    fn create_with(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&self.folder, name, flags | OFlags::CLOEXEC, mode)?;
         if let Some((uid, gid)) = self.new_owner() {
             fchown(&file, Some(uid), Some(gid))?;

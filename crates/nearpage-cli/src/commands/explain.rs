@@ -43,7 +43,7 @@ unreadable input. A log that breaks off is explained as far as it goes.
 The log is read as it comes: 1 GB takes no more memory than 1 MB. Times, hosts, priorities and callers in front of
 lines are taken off. Lines of reports that are mixed are sorted by caller where the kernel prints it, else by
 what a report can still have. Of reports that are alike (process, order, flags, rule) the text shows the first in
-full and counts the others.
+full and counts the others; of more than 4096 kinds it counts the rest.
 
 JSON (--json):
   schema                 1

@@ -2,10 +2,12 @@
 
 mod program;
 mod signals;
+mod user;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -22,8 +24,10 @@ use nearpage_trace::record::{
     Recorded, Recorder, SCRIPT, Target,
 };
 use program::Program;
+use user::CommandUser;
 
 pub use program::NoProgram;
+pub use user::NoUser;
 
 /// Record what the page allocator of this machine does while a command runs.
 ///
@@ -62,6 +66,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
 
+    /// Run the command as this user, by name or number [default: who called sudo, else this user]
+    #[arg(long, value_name = "USER", requires = "command")]
+    user: Option<String>,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -85,7 +93,12 @@ the bundle (--max-size bounds it); shorter recordings are not disturbed. What a 
 lost, counted and said, and the recording goes on.
 
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
-that the command printed, which go to cmd.txt instead of the terminal. Its input is empty.
+that the command printed, which go to cmd.txt instead of the terminal. Its input is empty. Only the owner may read the
+bundle: who called sudo, where that user may make files, else who runs this.
+
+Under sudo the command runs as the user who called it, with the environment that sudo passed on and that user's HOME,
+USER, LOGNAME and SHELL; --user root runs it as root. Of the environment, the command of another --user gets only PATH,
+TERM, COLORTERM, TZ, LANG, LANGUAGE and LC_*. As another user than root, it has no terminal.
 
 Ctrl-C, SIGTERM, SIGHUP, SIGQUIT or the end of --duration: the command and what it started are asked to end (SIGTERM),
 after 5 s or a second Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is
@@ -122,6 +135,9 @@ pub enum RecordFailure {
     /// There is no such program.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
+    /// There is no such user.
+    #[error(transparent)]
+    NoUser(#[from] NoUser),
     /// Signals cannot be caught.
     #[error("cannot prepare the recorder: {0}")]
     Signals(#[source] io::Error),
@@ -163,7 +179,7 @@ impl RecordFailure {
             )
             | Self::Signals(_) => 1,
             Self::Refused(RecordError::Abandoned) => 130,
-            Self::Refused(_) | Self::NoProgram(_) => 2,
+            Self::Refused(_) | Self::NoProgram(_) | Self::NoUser(_) => 2,
             Self::Command(code) => *code,
             Self::Interrupted(signal) => 128 + signal,
         };
@@ -189,6 +205,18 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     };
     let output = arguments.output(program.as_ref()).map_err(RecordFailure::from)?;
     let mut command = program.as_ref().map(Program::command);
+    if let Some(command) = &mut command
+        && let Some(user) =
+            CommandUser::of(arguments.user.as_deref()).map_err(RecordFailure::from)?
+    {
+        user.take(command);
+        if user.is_caller {
+            let name = &user.name;
+            terminal::note(format!(
+                "the command runs as {name}, who called sudo; --user root runs it as root"
+            ));
+        }
+    }
     let recorder = Recorder {
         target: target(program.as_ref(), command.as_mut(), arguments.pid),
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
@@ -260,7 +288,11 @@ impl RecordArgs {
         match &recorded.bundle {
             Some(path) => {
                 let next = format!("next: nearpage replay {path}\n");
-                print(&(summary(path, recorded) + &next))
+                print(&(summary(path, recorded) + &next))?;
+                if let Ok(found) = fs::metadata(path) {
+                    terminal::note(content(user::name_of(found.uid()), found.mode()));
+                }
+                Ok(())
             }
             None => {
                 terminal::note(summary("standard output", recorded).trim_end());
@@ -268,6 +300,18 @@ impl RecordArgs {
             }
         }
     }
+}
+
+/// What a bundle holds, and who can read it.
+fn content(owner: String, mode: u32) -> String {
+    let readers = match mode & 0o077 {
+        0 if owner == "root" => "only root can read it".into(),
+        0 => format!("only {owner} and root can read it"),
+        _ => format!("it is {owner}'s, and others can read it (mode {:o})", mode & 0o777),
+    };
+    format!(
+        "it holds names of all tasks, the kernel's log, command line and addresses, and what the command printed; {readers}"
+    )
 }
 
 /// The name of a process.

@@ -8,6 +8,8 @@ mod export;
 mod globals;
 mod lab;
 mod layers;
+mod limits;
+mod packages;
 mod proc;
 mod record;
 mod report;

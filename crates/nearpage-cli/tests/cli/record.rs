@@ -359,6 +359,54 @@ fn what_is_no_command_is_recorded_too() {
     }
 }
 
+/// The command of a recorder that is root by sudo, or that has `--user`, has no right of root's, nor what is secret in its
+/// environment.
+#[test]
+fn the_command_is_of_who_called_sudo() {
+    if !can_trace("the_command_is_of_who_called_sudo") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let work = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME secret=$SECRET sudo=$SUDO_UID; \
+                cat /proc/1/environ; (: </dev/tty) && echo terminal; echo again >>/dev/stdout";
+    for (number, (sudo, user, expected)) in [
+        ("12345", None, "12345\n12346\n12346\n/ 12345 12345 secret=s sudo=\n"),
+        (
+            "12345",
+            Some("nobody"),
+            "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n",
+        ),
+        ("", Some("65534"), "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n"),
+        ("12345", Some("root"), "0\n0\n0\n/root-home u l secret=s sudo=12345\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bundle = format!("{number}/");
+        let user = user.map_or(vec![], |user| vec!["--user", user]);
+        let arguments = [&["record", "-o", &bundle], &*user, &["--", "sh", "-c", work]].concat();
+        let mut command = nearpage(&arguments);
+        command.current_dir(folder.path());
+        command.envs([("SECRET", "s"), ("HOME", "/root-home"), ("USER", "u"), ("LOGNAME", "l")]);
+        command.env("SUDO_UID", sudo).env("SUDO_GID", "12346");
+        let (_, _, message) = output(&mut command);
+        let printed = fs::read(folder.path().join(&bundle).join("cmd.txt"));
+        let printed = printed.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {message}"));
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.starts_with(expected), "{arguments:?}: {printed:?}, expected {expected:?}");
+        let is_told = message.contains("runs as 12345, who called sudo; --user root");
+        assert_eq!(is_told, arguments.len() == 7 && number == 0, "{message}");
+        assert!(printed.ends_with("again\n"), "{printed}");
+        if !expected.starts_with("0\n") {
+            assert!(printed.contains("/proc/1/environ: Permission denied"), "{printed}");
+            assert!(!printed.contains("terminal\n"), "{printed}");
+        }
+    }
+    let message = refused(&["record", "--user", "no-such-user", "--", "true"]);
+    assert!(message.contains("there is no such user; expected the name"), "{message}");
+    assert!(refused(&["record", "--user", "nobody", "--duration", "1s"]).contains("CMD"));
+}
+
 /// A bundle that root recorded by sudo is for the user who called it, in folders of that user; elsewhere it is root's.
 #[test]
 fn a_bundle_is_for_who_called_sudo() {
@@ -381,6 +429,9 @@ fn a_bundle_is_for_who_called_sudo() {
         command.current_dir(folder).env("SUDO_UID", "12345").env("SUDO_GID", "12346");
         let (code, _, message) = output(&mut command);
         assert_eq!(code, Some(0), "{message}");
+        let others = if owner.0 == 0 { "".into() } else { format!("user {} and ", owner.0) };
+        let readers = format!("what the command printed; only {others}root can read it");
+        assert!(message.contains(&readers), "{message}");
         let found = fs::metadata(folder.join(made)).unwrap();
         let has = (found.uid(), found.gid(), found.mode() & 0o777);
         assert_eq!(has, (owner.0, owner.1, mode), "{folder:?} {made}");

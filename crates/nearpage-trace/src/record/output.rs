@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Seek, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -382,7 +382,12 @@ pub(super) fn memory_file() -> Result<File, RecordError> {
     let in_memory = tempfile::tempfile_in("/dev/shm");
     let folder = std::env::temp_dir();
     let anywhere = in_memory.or_else(|_| tempfile::tempfile_in(&folder));
-    anywhere.map_err(RecordError::file(&folder, "make a file in it"))
+    // It has no name: only who inherited it finds it, and opens it again as /dev/stdout, also as another user.
+    let open_to_all = anywhere.and_then(|file| {
+        file.set_permissions(Permissions::from_mode(0o666))?;
+        Ok(file)
+    });
+    open_to_all.map_err(RecordError::file(&folder, "make a file in it"))
 }
 
 #[cfg(test)]
@@ -419,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_for_its_owner_and_follows_no_link() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         for (name, expected) in [("a.tar", 0o600), ("b/", 0o700)] {

@@ -8,7 +8,7 @@ use nearpage_explain::{
 };
 use nearpage_machine::{idlist, shown};
 
-/// Kinds of reports that are told apart; beyond, each is shown in full.
+/// Kinds of reports that are told apart and shown; those beyond are counted.
 const KINDS_MOST: usize = 4096;
 /// Zones that are shown one by one.
 const ZONES_MOST: usize = 40;
@@ -22,6 +22,8 @@ pub(super) struct Log {
     reports: u64,
     /// The line of the first, how many more, the line of the last.
     alike: HashMap<Alike, (u64, u64, u64)>,
+    /// How many reports of other kinds there are, and the line of the first.
+    beyond: Option<(u64, u64)>,
 }
 
 impl Log {
@@ -46,9 +48,11 @@ impl Log {
             (*more, *last) = (*more + 1, report.first_line);
             return Ok(());
         }
-        if self.alike.len() < KINDS_MOST {
-            self.alike.insert(key, (report.first_line, 0, report.first_line));
+        if self.alike.len() == KINDS_MOST {
+            self.beyond.get_or_insert((0, report.first_line)).0 += 1;
+            return Ok(());
         }
+        self.alike.insert(key, (report.first_line, 0, report.first_line));
         write_one(output, explanation)
     }
 
@@ -57,6 +61,12 @@ impl Log {
         repeated.sort();
         for (first, more, last) in repeated {
             writeln!(output, "as at line {first}: {more} more, the last at line {last}")?;
+        }
+        if let Some((count, first)) = self.beyond {
+            writeln!(
+                output,
+                "{count} more of other kinds than the {KINDS_MOST} that are shown, the first at line {first}; --json has each"
+            )?;
         }
         let noun = if self.reports == 1 { "report" } else { "reports" };
         writeln!(output, "{} {noun} in {lines} lines", self.reports)
