@@ -6,7 +6,7 @@
 
 use crate::figure::Figure;
 use crate::mode;
-use crate::piece::{self, Constraint, Counters, Header, Piece};
+use crate::piece::{self, Constraint, Counters, Header, Limited, Piece};
 use crate::report::{
     Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
 };
@@ -38,6 +38,14 @@ pub(crate) struct Open {
     caller: Option<String>,
     part: Part,
     mode: String,
+    /// Whether the nodes of the first line may be those of the cpuset.
+    is_of_cpuset: bool,
+    /// Whether all of a group are ended: each has a line.
+    is_group_kill: bool,
+    /// Whether rows of caches may follow.
+    is_in_caches: bool,
+    /// Whether counters of a group may follow.
+    is_in_stats: bool,
     task_head: Vec<String>,
     /// Whether the last zone's reserve may go on in the next line.
     reserve_open: bool,
@@ -79,19 +87,33 @@ impl Open {
             tasks: Vec::new(),
             tasks_listed: 0,
             victim: None,
+            also_ended: 0,
             slub,
+            largest_cache: None,
             unreadable: Vec::new(),
             is_mixed: false,
+            lacks_head: false,
         };
         Open {
             report,
             caller: caller.map(String::from),
             part: Part::Head,
             mode: header.mode,
+            is_of_cpuset: header.is_of_cpuset,
+            is_group_kill: false,
+            is_in_caches: false,
+            is_in_stats: false,
             task_head: Vec::new(),
             reserve_open: false,
             blocks_of: None,
         }
+    }
+
+    /// A report of which only the end is there: why somebody was ended, or who.
+    pub(crate) fn without_head(line: u64, time: Option<&str>, caller: Option<&str>) -> Open {
+        let mut open = Open::new(Header::default(), line, time, caller);
+        open.report.lacks_head = true;
+        open
     }
 
     pub(crate) fn caller(&self) -> Option<&str> {
@@ -106,7 +128,9 @@ impl Open {
     pub(crate) fn is_complete(&self) -> bool {
         match self.report.kind {
             Kind::Oom => self.part == Part::Victim,
-            Kind::Slub => false,
+            // Which nodes have free objects comes right behind the name of the cache.
+            Kind::Slub => self.report.slub.as_ref().is_some_and(|slub| !slub.cache.is_empty()),
+            Kind::Vmalloc if self.mode.is_empty() => true,
             _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
     }
@@ -119,7 +143,18 @@ impl Open {
         }
         let release = self.report.kernel.as_deref().and_then(version);
         self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        self.settle_nodemask(release);
         self.report
+    }
+
+    /// Linux 4.9 and 4.10 print the nodes of the cpuset where there is no policy: they are a policy's if they differ.
+    fn settle_nodemask(&mut self, release: Option<(u32, u32)>) {
+        let report = &mut self.report;
+        let may_be_cpusets = self.is_of_cpuset && release.is_none_or(|release| release < (4, 11));
+        let differs = report.mems_allowed.is_some() && report.mems_allowed != report.nodemask;
+        if may_be_cpusets && !differs {
+            report.nodemask = None;
+        }
     }
 
     /// Takes a piece, if it can belong to this report.
@@ -194,10 +229,15 @@ impl Open {
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
             | Piece::Total => self.take_total(piece),
-            Piece::MemcgUsage(..) | Piece::MemcgPath(_) => self.take_memcg(piece),
-            Piece::TaskHead(_) | Piece::TaskRow(_) | Piece::Constraint(_) | Piece::Killed(_) => {
-                self.report.kind == Kind::Oom && self.take_end(piece)
+            Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
+                self.take_memcg(piece)
             }
+            Piece::SlabHead | Piece::SlabRow(_) => self.take_cache(piece),
+            Piece::TaskHead(_)
+            | Piece::TaskRow(_)
+            | Piece::Constraint(_)
+            | Piece::GroupKill
+            | Piece::Killed(_) => self.report.kind == Kind::Oom && self.take_end(piece),
         }
     }
 
@@ -225,7 +265,11 @@ impl Open {
                 self.report.mems_allowed = nodes.clone();
                 true
             }
-            Piece::Cpu(cpu, pid, release) if self.report.pid.is_none() => {
+            Piece::Cpu(cpu, pid, release, name) if self.report.pid.is_none() => {
+                // What stood in front of the name in the first line was no part of it.
+                if name.as_ref().is_some_and(|name| self.report.process.ends_with(name)) {
+                    self.report.process = name.clone().unwrap_or_default();
+                }
                 (self.report.cpu, self.report.pid) = (*cpu, *pid);
                 self.report.kernel = release.clone();
                 true
@@ -370,10 +414,49 @@ impl Open {
         }
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
-            Piece::MemcgUsage(usage, limit) if memcg.limit.is_none() => {
-                (memcg.usage, memcg.limit) = (Some(*usage), Some(*limit))
+            Piece::MemcgLimit(Limited::Memory, limit) if memcg.limit.is_none() => {
+                (memcg.usage, memcg.limit) = (Some(limit.usage), Some(limit.limit));
             }
-            Piece::MemcgPath(path) if memcg.path.is_none() => memcg.path = Some(path.clone()),
+            Piece::MemcgLimit(of, limit) => {
+                let field = match of {
+                    Limited::Memory => return false,
+                    Limited::MemoryAndSwap => &mut memcg.memory_and_swap,
+                    Limited::Swap => &mut memcg.swap,
+                    Limited::Kmem => &mut memcg.kmem,
+                };
+                if field.is_some() {
+                    return false;
+                }
+                *field = Some(*limit);
+            }
+            Piece::MemcgPath(task, group) if memcg.path.is_none() => {
+                (memcg.path, memcg.task) = (Some(group.clone()), task.clone());
+            }
+            Piece::MemcgStats(group, counters) => {
+                // Groups below follow with their own before 4.20: the first is that at its limit.
+                if group.is_none() && !self.is_in_stats || group.is_some() && self.is_in_stats {
+                    return false;
+                }
+                self.is_in_stats = true;
+                if memcg.path.is_none() {
+                    memcg.path = group.clone();
+                }
+                counters.iter().for_each(|(name, kib)| memcg.add(name, *kib));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_cache(&mut self, piece: &Piece) -> bool {
+        match piece {
+            Piece::SlabHead if !self.is_in_caches => self.is_in_caches = true,
+            Piece::SlabRow(cache) if self.is_in_caches => {
+                let largest = self.report.largest_cache.get_or_insert_default();
+                if cache.total > largest.total {
+                    *largest = cache.clone();
+                }
+            }
             _ => return false,
         }
         true
@@ -407,6 +490,16 @@ impl Open {
                 self.take_constraint(constraint);
                 true
             }
+            Piece::GroupKill => {
+                self.is_group_kill = true;
+                true
+            }
+            Piece::Killed(victim) if self.is_group_kill && self.report.victim.is_some() => {
+                // The one that was chosen is ended with the others once more.
+                let is_other = self.report.victim.as_ref().is_some_and(|of| of.pid != victim.pid);
+                self.report.also_ended += u64::from(is_other);
+                true
+            }
             Piece::Killed(victim) => {
                 if self.report.victim.is_some() || !self.reach(Part::Victim) {
                     return false;
@@ -427,7 +520,9 @@ impl Open {
             report.mems_allowed.take().or_else(|| constraint.mems_allowed.clone());
         report.cpuset = report.cpuset.take().or_else(|| constraint.cpuset.clone());
         if let Some(path) = &constraint.memcg {
-            report.memcg.get_or_insert_with(Memcg::default).path = Some(path.clone());
+            let memcg = report.memcg.get_or_insert_with(Memcg::default);
+            memcg.path = Some(path.clone());
+            memcg.task = memcg.task.take().or_else(|| constraint.task_memcg.clone());
         }
     }
 }

@@ -6,18 +6,19 @@ use serde::Serialize;
 use crate::figure::Figure;
 
 /// What kind of report it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// `page allocation failure`: the request got no memory.
     Failure,
     /// `invoked oom-killer`: a process was ended for the request, or none could be.
+    #[default]
     Oom,
     /// `page allocation stalls`: kernels 4.10 to 4.14 told of a request that waited for long.
     Stall,
     /// `SLUB: Unable to allocate memory`: a cache of objects got no page.
     Slub,
-    /// `vmalloc error`: an area of many pages got not all of them.
+    /// `vmalloc error`: an area of many pages got not all of them, or no addresses.
     Vmalloc,
 }
 
@@ -146,15 +147,106 @@ impl NodeRow {
     }
 }
 
+/// What a memory cgroup used of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Limit {
+    /// Used.
+    pub usage: u64,
+    /// The limit; more than any machine has where there is none.
+    pub limit: u64,
+}
+
+impl Limit {
+    /// Whether there is a limit: kernels print one of about 2^63 bytes for none.
+    pub const fn is_set(self) -> bool {
+        self.limit < 1 << 52
+    }
+
+    /// Whether not even that much more fits.
+    pub(crate) const fn refuses(self, more: u64) -> bool {
+        self.is_set() && self.usage.saturating_add(more) > self.limit
+    }
+}
+
 /// A memory cgroup.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memcg {
     /// The group whose limit was reached.
     pub path: Option<String>,
+    /// The group of the task that was ended, or that asked: the same, or one below.
+    pub task: Option<String>,
     /// Used, if the report says so.
     pub usage: Option<u64>,
     /// The limit, if the report says so.
     pub limit: Option<u64>,
+    /// Memory and swap together, of groups of version 1.
+    pub memory_and_swap: Option<Limit>,
+    /// Swap, of groups of version 2.
+    pub swap: Option<Limit>,
+    /// Memory of the kernel for the group, of groups of version 1.
+    pub kmem: Option<Limit>,
+    /// Anonymous memory of the group and those below.
+    pub anon: Option<u64>,
+    /// Its memory of files.
+    pub file: Option<u64>,
+    /// Its shared memory and tmpfs; a part of what is of files.
+    pub shmem: Option<u64>,
+    /// What the kernel keeps for it: slab, stacks, page tables.
+    pub kernel: Option<u64>,
+    /// The parts of that.
+    #[serde(skip)]
+    pub(crate) kernel_parts: u64,
+}
+
+impl Memcg {
+    /// Adds a counter of `Memory cgroup stats`, by its name there.
+    pub(crate) fn add(&mut self, name: &str, kib: u64) {
+        let field = match name {
+            "anon" | "rss" => &mut self.anon,
+            "file" | "cache" => &mut self.file,
+            "shmem" => &mut self.shmem,
+            // `kernel` is the sum of the others, from 5.18 on.
+            "kernel" => {
+                self.kernel = self.kernel.max(Some(kib));
+                return;
+            }
+            "kernel_stack" | "pagetables" | "percpu" | "slab" => {
+                self.kernel_parts = self.kernel_parts.saturating_add(kib);
+                self.kernel = self.kernel.max(Some(self.kernel_parts));
+                return;
+            }
+            _ => return,
+        };
+        *field = Some(kib);
+    }
+
+    /// The limit that is reached.
+    pub(crate) fn reached(&self, more: u64) -> Reached {
+        let memory = self.usage.zip(self.limit).map(|(usage, limit)| Limit { usage, limit });
+        let refuses = |limit: Option<Limit>| limit.is_some_and(|limit| limit.refuses(more));
+        match () {
+            () if !refuses(memory) && refuses(self.memory_and_swap) => Reached::MemoryAndSwap,
+            () if memory.is_some() => Reached::Memory,
+            () => Reached::Unknown,
+        }
+    }
+}
+
+/// The limit of a group that refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reached {
+    Memory,
+    MemoryAndSwap,
+    Unknown,
+}
+
+/// A cache of objects that cannot be reclaimed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SlabCache {
+    /// Its name.
+    pub name: String,
+    /// Memory of its slabs.
+    pub total: u64,
 }
 
 /// Who was ended. `None` is what the kernel did not print.
@@ -230,7 +322,8 @@ pub struct Report {
     pub order: Option<u8>,
     /// The flags.
     pub mode: Mode,
-    /// Nodes of the policy; `None` is no policy, or a kernel that does not say.
+    /// Nodes of the policy; `None` is no policy, or a kernel that does not say. Linux 4.9 and 4.10 print the nodes of the cpuset
+    /// where there is no policy.
     pub nodemask: Option<Vec<u32>>,
     /// The cpuset.
     pub cpuset: Option<String>,
@@ -268,12 +361,18 @@ pub struct Report {
     pub tasks_listed: u64,
     /// Who was ended.
     pub victim: Option<Victim>,
+    /// How many others of its group were ended with it (`memory.oom.group`).
+    pub also_ended: u64,
     /// The cache that got no page.
     pub slub: Option<Slub>,
+    /// The largest cache of slab that cannot be reclaimed, of kernels that list them (from 4.15 on, if they hold much).
+    pub largest_cache: Option<SlabCache>,
     /// Figures that cannot be read, at most [`UNREADABLE_MOST`]: what they would tell is not known.
     pub unreadable: Vec<Unreadable>,
     /// Whether lines of another report stand among its own, and no caller tells whose they are.
     pub is_mixed: bool,
+    /// Whether its first line is missing: process, order and flags are not known.
+    pub lacks_head: bool,
 }
 
 /// Tasks that a report keeps.

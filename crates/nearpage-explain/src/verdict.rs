@@ -4,8 +4,9 @@ use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
+use crate::cause;
 use crate::figure::{Figure, Side};
-use crate::report::{Kind, NodeRow, Report, ZoneRow};
+use crate::report::{Kind, Memcg, NodeRow, Report, ZoneRow};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// A rule of the page allocator.
@@ -27,6 +28,10 @@ pub enum Rule {
     Memcg,
     /// vmalloc: the area is larger than all memory; no zone was asked.
     AreaTooLarge,
+    /// vmalloc, vmap: no addresses for the area; no zone was asked.
+    Addresses,
+    /// No zone that the flags allow is on a node that may be used.
+    NoZone,
     /// None, by these numbers: memory came back before they were printed, or a rule refused that they do not show.
     Passes,
     /// The report does not have what would tell.
@@ -44,6 +49,8 @@ impl Rule {
             Rule::OrderTooLarge => "order_too_large",
             Rule::Memcg => "memcg",
             Rule::AreaTooLarge => "area_too_large",
+            Rule::Addresses => "addresses",
+            Rule::NoZone => "no_zone",
             Rule::Passes => "passes",
             Rule::Unknown => "unknown",
         }
@@ -190,35 +197,75 @@ impl Verdict {
         let mut rows: Vec<&ZoneRow> = report.zones.iter().collect();
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
         let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
-        let is_memcg = report.constraint.as_deref() == Some("CONSTRAINT_MEMCG")
-            || report.constraint.is_none()
-                && report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some());
-        let is_known = report.kind != Kind::Slub && report.order.is_some();
-        let is_asked = is_asked(report);
         let (mark, decisive) = decisive(&judged);
-        let named = decisive.filter(|_| !is_memcg && is_known && is_asked);
+        // What refuses before any zone is asked.
+        let before = refuses_before(report, &judged);
+        let named = decisive.filter(|_| before.is_none());
         let judgement = named.map(|zone| zone.at(mark));
-        let (rule, answer) = match judgement {
-            _ if is_memcg => (Rule::Memcg, Answer::Refused),
-            _ if !is_asked => (Rule::AreaTooLarge, Answer::Refused),
-            Some(judgement) => (judgement.rule, judgement.answer),
-            None => (Rule::Unknown, Answer::Open),
+        let (rule, answer) = match (before, judgement) {
+            (Some(before), _) => before,
+            (None, Some(judgement)) => (judgement.rule, judgement.answer),
+            (None, None) => (Rule::Unknown, Answer::Open),
         };
+        let is_confined = before.is_none_or(|(rule, _)| rule == Rule::NoZone);
+        let is_killed = report.kind == Kind::Oom && rule != Rule::Memcg;
         Verdict {
             rule,
             answer,
-            mark,
+            mark: if named.is_some() { mark } else { Mark::Min },
             depends_on: judgement.map(|judgement| judgement.depends_on.clone()).unwrap_or_default(),
             node: named.map(|zone| zone.node),
             zone: named.map(|zone| zone.zone.clone()),
-            confined_by: confinement(&zones, &judged).filter(|_| !is_memcg && is_known && is_asked),
+            confined_by: confinement(&zones, &judged).filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
-            no_progress: (report.kind == Kind::Oom && !is_memcg && !report.nodes.is_empty())
-                .then(|| no_progress(&zones)),
+            no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }
     }
+}
+
+/// The rule that refuses before any zone is asked, if one does.
+fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answer)> {
+    let has_group = |memcg: &Memcg| memcg.limit.is_some() || memcg.path.is_some();
+    let is_memcg = match report.constraint.as_deref() {
+        Some("CONSTRAINT_MEMCG") => true,
+        Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
+        None => report.memcg.as_ref().is_some_and(has_group),
+    };
+    if is_memcg {
+        return Some((Rule::Memcg, Answer::Refused));
+    }
+    if cause::group_of_cache(report).is_some() {
+        return Some((Rule::Memcg, Answer::Open));
+    }
+    if is_vmalloc_of_addresses(report) {
+        return Some((Rule::Addresses, Answer::Refused));
+    }
+    if !is_asked(report) {
+        return Some((Rule::AreaTooLarge, Answer::Refused));
+    }
+    if report.kind == Kind::Slub || report.order.is_none() {
+        return Some((Rule::Unknown, Answer::Open));
+    }
+    // The zones of the nodes to which a request is confined are all there.
+    let is_confined = matches!(
+        report.constraint.as_deref(),
+        Some("CONSTRAINT_CPUSET" | "CONSTRAINT_MEMORY_POLICY")
+    );
+    let has_none = !judged.is_empty() && judged.iter().all(|zone| zone.excluded.is_some());
+    (is_confined && has_none).then_some((Rule::NoZone, Answer::Refused))
+}
+
+/// Whether vmalloc lacked addresses, not pages. Before Linux 5.13 it tells the size alone if that is so, or if the area is larger
+/// than memory.
+pub(crate) fn is_vmalloc_of_addresses(report: &Report) -> bool {
+    let failed = report.failed.as_deref().unwrap_or_default();
+    let is_of_size =
+        failed.strip_suffix(" bytes").is_some_and(|bytes| bytes.parse::<u64>().is_ok());
+    failed.starts_with("vmap allocation")
+        || failed.contains("vm_struct allocation failed")
+        || is_of_size && report.ram_pages.is_some() && is_asked(report)
 }
 
 /// Whether any zone was asked: an area larger than all memory is refused before.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nearpage_explain::{Explanation, Helps, Kind, Reader};
+use nearpage_explain::{Effect, Explanation, Kind, Reader};
 
 /// Reports whose numbers were read after memory had come back, a tenth of a second after the refusal: they have blocks
 /// that the request did not find. What they say is that they pass, and that this is not known.
@@ -145,7 +145,7 @@ fn remedies_hold_when_they_are_applied() {
     let explanation = first(&log);
     let remedy =
         explanation.remedies.iter().find(|remedy| remedy.change.name() == "free_pages").unwrap();
-    assert_eq!(remedy.helps, Helps::Yes);
+    assert_eq!(remedy.effect, Effect::Helps);
     let (node, zone) = (explanation.verdict.node.unwrap(), explanation.verdict.zone.unwrap());
     let row =
         explanation.report.zones.iter().find(|row| row.node == node && row.name == zone).unwrap();

@@ -288,8 +288,12 @@ fn plant(root: &Path, random: &mut fastrand::Rng) -> Option<()> {
             // SAFETY: a path that ends.
             (unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0).then_some(())
         }
-        7 => fs::write(path, "0-4294967295,18446744073709551615-0\n").ok(),
-        _ => fs::write(path, vec![random.u8(..); random.usize(..100_000)]).ok(),
+        // Another plant may be there already: to open a FIFO would wait.
+        7 => fs::File::create_new(path)
+            .ok()?
+            .write_all(b"0-4294967295,18446744073709551615-0\n")
+            .ok(),
+        _ => fs::File::create_new(path).ok()?.write_all(&vec![random.u8(..); 50_000]).ok(),
     }
 }
 
