@@ -1,4 +1,4 @@
-//! Who takes part in loads that have a fresh memory each time: nearpage under some rules, or another allocator.
+//! The allocators that run a load, each time in a fresh memory: nearpage under some rules, or another one.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use crate::threads::Cpus;
 
 /// Makes memories.
 pub trait Contender {
-    /// A memory of its.
+    /// The memories that it makes.
     type Pages: Source<Block = Pfn>;
 
-    /// What its rows are called by.
+    /// The name of its rows.
     fn name(&self) -> &'static str;
 
     /// A memory of so many bytes for the threads that have these seats. It keeps no pages back for urgent requests.
@@ -31,7 +31,7 @@ pub trait Contender {
 /// nearpage under some rules.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    /// What its rows are called by.
+    /// The name of its rows.
     pub name: &'static str,
     /// The rules.
     pub model: Model,
@@ -57,7 +57,7 @@ impl fmt::Debug for Rules<'_> {
     }
 }
 
-/// What such loads are done under.
+/// The CPUs, the clock and the sizes that such a load runs with.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// The CPUs of this process.

@@ -10,7 +10,7 @@ const SHARED_WRITES: &str = "zone_shared_writes";
 /// The line that counts how often a zone's lock was taken.
 const ZONE_LOCKS: &str = "zone_lock_acquisitions";
 
-/// What a memory has counted since it was made.
+/// A memory's own counts, from its beginning on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counters {
     pages: u64,

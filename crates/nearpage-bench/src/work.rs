@@ -3,6 +3,7 @@
 pub mod bulk;
 pub mod cross;
 pub mod fragmentation;
+pub mod held;
 pub mod mixed;
 pub mod order9;
 pub mod orders;

@@ -234,16 +234,8 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
     causes
 }
 
-/// `kmalloc-256(1234:group)`: before Linux 5.9 a group had caches of its own.
-pub(crate) fn group_of_cache(report: &Report) -> Option<&str> {
-    let cache = &report.slub.as_ref()?.cache;
-    let (_, group) = cache.strip_suffix(')')?.split_once('(')?;
-    let (id, name) = group.split_once(':')?;
-    (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
-}
-
 fn of_slub(report: &Report) -> Option<Cause> {
-    let group = group_of_cache(report)?;
+    let group = report.group_of_cache()?;
     let text = format!(
         "the cache is that of the cgroup {group}: its limit (of memory, or of kernel memory) refused the object's page, and no zone was asked, unless a page allocation failure stands before it in the log"
     );

@@ -392,6 +392,14 @@ impl Report {
         self.slub.as_ref().map_or(&self.process, |slub| &slub.cache)
     }
 
+    /// The group that a cache is of: `kmalloc-256(1234:group)`. Before Linux 5.9 a group had caches of its own.
+    pub(crate) fn group_of_cache(&self) -> Option<&str> {
+        let cache = &self.slub.as_ref()?.cache;
+        let (_, group) = cache.strip_suffix(')')?.split_once('(')?;
+        let (id, name) = group.split_once(':')?;
+        (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+    }
+
     /// Major and minor number of the kernel's release.
     pub fn version(&self) -> Option<(u32, u32)> {
         version(self.kernel.as_deref()?)

@@ -4,7 +4,6 @@ use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
-use crate::cause;
 use crate::figure::{Figure, Side};
 use crate::report::{Kind, Memcg, NodeRow, Report, ZoneRow};
 use crate::zones::{Excluded, Figures, Mark, Zones};
@@ -236,7 +235,7 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     if is_memcg {
         return Some((Rule::Memcg, Answer::Refused));
     }
-    if cause::group_of_cache(report).is_some() {
+    if report.group_of_cache().is_some() {
         return Some((Rule::Memcg, Answer::Open));
     }
     if is_vmalloc_of_addresses(report) {

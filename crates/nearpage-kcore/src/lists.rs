@@ -25,6 +25,19 @@ pub(crate) struct Frames {
     pub end: u64,
 }
 
+/// A list of blocks of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List<'a> {
+    /// What it is, for an error.
+    pub what: &'a str,
+    /// Where its head is.
+    pub head: u64,
+    /// The frames that may be in it.
+    pub frames: Frames,
+    /// How many blocks there may be.
+    pub most: u64,
+}
+
 /// What was found of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
@@ -56,47 +69,31 @@ impl Descriptors {
         is_one.then_some(frame)
     }
 
-    /// Walks the list whose head is at an address: at most so many blocks.
-    pub fn walk(
-        &self,
-        kernel: &Kernel,
-        what: &str,
-        head: u64,
-        frames: Frames,
-        most: u64,
-    ) -> Walked {
-        let mut walked = self.walk_once(kernel, what, head, frames, most);
+    /// Walks a list.
+    pub fn walk(&self, kernel: &Kernel, list: List<'_>) -> Walked {
+        let mut walked = self.walk_once(kernel, list);
         for _ in 1..TRIES {
             if walked.cut.is_none() {
                 break;
             }
-            walked = self.walk_once(kernel, what, head, frames, most);
+            walked = self.walk_once(kernel, list);
         }
         walked
     }
 
-    fn walk_once(
-        &self,
-        kernel: &Kernel,
-        what: &str,
-        head: u64,
-        frames: Frames,
-        most: u64,
-    ) -> Walked {
+    fn walk_once(&self, kernel: &Kernel, list: List<'_>) -> Walked {
+        let List { what, head, frames, most } = list;
         let mut walked = Walked::default();
         let mut seen = HashSet::new();
         let (mut before, mut at) = (head, head);
         loop {
-            // next and prev.
             let mut links = [0; 16];
             if let Err(error) = kernel.memory.read(what, at, &mut links) {
                 walked.cut = Some(error.to_string());
                 return walked;
             }
-            let word = |from: usize| {
-                links[from..from + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-            };
-            let (next, back) = (word(0), word(8));
+            let both = u128::from_le_bytes(links);
+            let (next, back) = (both as u64, (both >> 64) as u64);
             if at != head && back != before {
                 walked.cut = Some(format!(
                     "frame {:#x} does not lead back",
@@ -127,14 +124,8 @@ impl Descriptors {
     }
 
     /// Walks a list without a way back (`struct llist_head`).
-    pub fn walk_single(
-        &self,
-        kernel: &Kernel,
-        what: &str,
-        head: u64,
-        frames: Frames,
-        most: u64,
-    ) -> Walked {
+    pub fn walk_single(&self, kernel: &Kernel, list: List<'_>) -> Walked {
+        let List { what, head, frames, most } = list;
         let mut walked = Walked::default();
         let mut seen = HashSet::new();
         let mut at = head;

@@ -2,7 +2,7 @@
 
 use crate::error::KcoreError;
 use crate::kernel::Kernel;
-use crate::lists::{Descriptors, Frames, Walked};
+use crate::lists::{Descriptors, Frames, List, Walked};
 use crate::pageblocks;
 use crate::state::{FreeArea, NodeState, PagesetState, State, ZoneState};
 
@@ -219,8 +219,8 @@ impl<'k> Reader<'k> {
         state.free = self.free(at, frames, &mut cut)?;
         if let Some(member) = kernel.btf.member(zone, "trylock_free_pages") {
             let (head, most) = (at.wrapping_add(member.offset), state.managed_pages);
-            let walked =
-                self.descriptors.walk_single(kernel, "trylock_free_pages", head, frames, most);
+            let list = List { what: "trylock_free_pages", head, frames, most };
+            let walked = self.descriptors.walk_single(kernel, list);
             state.trylock_free = Some(cut("blocks freed by try-lock", walked));
         }
         let pagesets = value("per_cpu_pageset")? as u64;
@@ -291,8 +291,9 @@ impl<'k> Reader<'k> {
             let free_blocks = kernel.value("nr_free", at, counted)? as u64;
             let most = (frames.end - frames.start) >> order;
             let walk = |of: u64| {
-                let place = at.wrapping_add(lists.offset + head_bytes * of);
-                let walked = self.descriptors.walk(kernel, "a free list", place, frames, most);
+                let head = at.wrapping_add(lists.offset + head_bytes * of);
+                let list = List { what: "a free list", head, frames, most };
+                let walked = self.descriptors.walk(kernel, list);
                 cut(&format!("free list of order {order}, type {of}"), walked)
             };
             let lists = (0..types.min(32)).map(walk).collect();
@@ -327,9 +328,10 @@ impl<'k> Reader<'k> {
         };
         let head_bytes = btf.size(head).unwrap_or(16);
         for index in 0..count.min(64) {
-            let place = at.wrapping_add(lists.offset + head_bytes * index);
+            let head = at.wrapping_add(lists.offset + head_bytes * index);
             let most = frames.end - frames.start;
-            let walked = self.descriptors.walk(kernel, "a list of a pageset", place, frames, most);
+            let list = List { what: "a list of a pageset", head, frames, most };
+            let walked = self.descriptors.walk(kernel, list);
             state.lists.push(cut(&format!("list {index} of CPU {cpu}"), walked));
         }
         Ok(state)

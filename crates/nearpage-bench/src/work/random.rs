@@ -5,54 +5,32 @@
 //!
 //! Ten times as many pages are held in memories of their own, which are larger: what lies in caches then is a small part.
 
+use super::held::{self, Load, Round, fill};
 use super::pairs;
-use crate::contender::{Contender, Setting, check_frees};
+use crate::contender::{Contender, Setting};
 use crate::counts::{Counters, Moves};
 use crate::field::Context;
 use crate::measure::{Clock, Phase, Stopwatch};
 use crate::rows::{Key, Sample, Work};
-use crate::seats::Seats;
-use crate::source::{Glibc, Mmap, Source};
+use crate::source::Source;
 use crate::step::{Step, StepError};
 use crate::threads::Gate;
 
 /// The random order is the same for all allocators: it follows from this and the number of the thread.
 const SEED: u64 = 2017;
 
-/// A mapping costs hundreds of times what a page costs: so many times fewer are held.
-pub const MMAP_SHARE: usize = 100;
-/// A block of glibc's has a header beside it, which brings memory in: so many times fewer are held.
-pub const GLIBC_SHARE: usize = 10;
 /// So many times the pages are held in memories of their own.
 pub const LARGE: usize = 10;
 
 /// All that hold pages, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
-    let pages = context.effort.fill_pages;
     for threads in context.cpus.one_and_all() {
         let works = [Work::Fill, Work::FreeLifo, Work::FreeRandom];
         steps.extend(pairs::limit_step(context, works, threads));
-        for (name, memory) in context.field.memories() {
-            steps.push(step(context, name, threads, pages, memory));
-        }
-        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, Glibc));
-        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, Mmap));
+        steps.extend(held::steps(context, Cycles, threads));
     }
     steps
-}
-
-/// `pages` are of all threads together.
-fn step<'a, S: Source + 'a>(
-    context: Context<'a>,
-    allocator: &'static str,
-    threads: usize,
-    pages: usize,
-    source: S,
-) -> Step<'a> {
-    let seats = Seats::new(context.cpus, context.cpus.count());
-    let run = move || round(context.clock, seats, threads, allocator, &source, pages);
-    Step { allocator, run: Box::new(run) }
 }
 
 /// The same work in a fresh memory each time, at one CPU and at all.
@@ -61,38 +39,27 @@ pub fn fresh_steps<'a>(
     contender: &'a impl Contender,
     pages: usize,
 ) -> Vec<Step<'a>> {
-    let seats = Seats::new(setting.cpus, setting.cpus.count());
-    let allocator = contender.name();
-    let step = |threads| {
-        let run = move || {
-            let memory = contender.pages(seats, setting.bytes)?;
-            let samples = round(setting.clock, seats, threads, allocator, &memory, pages)?;
-            check_frees(&memory).map(|()| samples)
-        };
-        Step { allocator, run: Box::new(run) as Box<_> }
-    };
-    setting.cpus.one_and_all().map(step).collect()
+    held::fresh_steps(setting, contender, Cycles, pages)
 }
 
-fn round<S: Source>(
-    clock: Clock,
-    seats: Seats<'_>,
-    threads: usize,
-    allocator: &'static str,
-    source: &S,
-    pages: usize,
-) -> Result<Vec<Sample>, StepError> {
-    let pages = pages / threads;
-    let mut cycles = seats.run_on(threads, |thread, gate| {
-        cycle(clock, source, vec![S::BLANK; pages], gate, thread)
-    })?;
-    let sample = |(at, work): (usize, Work)| {
-        let key = Key { work, allocator, threads, n: pages * threads };
-        let moves = cycles[0].moves(at);
-        let phases = cycles.iter_mut().map(|cycle| cycle.phases.remove(0)).collect();
-        Sample { moves, ..Sample::of(clock, key, phases) }
-    };
-    Ok(PHASES.into_iter().enumerate().map(sample).collect())
+/// A round: a cycle of each thread.
+#[derive(Clone, Copy)]
+struct Cycles;
+
+impl Load for Cycles {
+    fn round<S: Source>(self, round: Round<'_>, source: &S) -> Result<Vec<Sample>, StepError> {
+        let Round { clock, seats, threads, allocator, pages } = round;
+        let mut cycles = seats.run_on(threads, |thread, gate| {
+            cycle(clock, source, vec![S::BLANK; pages], gate, thread)
+        })?;
+        let sample = |(at, work): (usize, Work)| {
+            let key = Key { work, allocator, threads, n: pages * threads };
+            let moves = cycles[0].moves(at);
+            let phases = cycles.iter_mut().map(|cycle| cycle.phases.remove(0)).collect();
+            Sample { moves, ..Sample::of(clock, key, phases) }
+        };
+        Ok(PHASES.into_iter().enumerate().map(sample).collect())
+    }
 }
 
 /// Objects of so many bytes instead of pages, by one thread, and without the best order.
@@ -169,19 +136,6 @@ fn cycle<S: Source>(
         phases: vec![lifo.stop(), filling.stop(), random.stop()],
         counters: vec![filled, freed, filled_again, counters()],
     })
-}
-
-/// Allocates a page into each of `slots`, or none.
-pub fn fill<S: Source>(source: &S, slots: &mut [S::Block]) -> Result<(), StepError> {
-    for at in 0..slots.len() {
-        let Some(page) = source.alloc::<0>() else {
-            // SAFETY: these were just allocated, and nobody gets them.
-            slots[..at].iter().for_each(|&page| unsafe { source.free::<0>(page) });
-            return Err(StepError::Exhausted);
-        };
-        slots[at] = page;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

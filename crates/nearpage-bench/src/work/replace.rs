@@ -5,14 +5,13 @@
 
 use fastrand::Rng;
 
-use super::random::{GLIBC_SHARE, MMAP_SHARE, fill};
-use crate::contender::{Contender, Setting, check_frees};
+use super::held::{self, Load, Round, fill};
+use crate::contender::{Contender, Setting};
 use crate::counts::Counters;
 use crate::field::Context;
 use crate::measure::{Clock, Phase, Stopwatch};
 use crate::rows::{Key, Sample, Work};
-use crate::seats::Seats;
-use crate::source::{Glibc, Mmap, Source};
+use crate::source::Source;
 use crate::step::{Step, StepError};
 use crate::threads::Gate;
 
@@ -21,62 +20,32 @@ const SEED: u64 = 44;
 
 /// All that hold pages, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
-    let mut steps = Vec::new();
-    let pages = context.effort.fill_pages;
-    for threads in context.cpus.one_and_all() {
-        for (name, memory) in context.field.memories() {
-            steps.push(step(context, name, threads, pages, memory));
-        }
-        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, Glibc));
-        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, Mmap));
-    }
-    steps
-}
-
-/// `pages` are of all threads together.
-fn step<'a, S: Source + 'a>(
-    context: Context<'a>,
-    allocator: &'static str,
-    threads: usize,
-    pages: usize,
-    source: S,
-) -> Step<'a> {
-    let seats = Seats::new(context.cpus, context.cpus.count());
-    let run = move || Ok(vec![round(context.clock, seats, threads, allocator, &source, pages)?]);
-    Step { allocator, run: Box::new(run) }
+    context
+        .cpus
+        .one_and_all()
+        .flat_map(|threads| held::steps(context, Replacing, threads))
+        .collect()
 }
 
 /// The same work in a fresh memory each time, at one CPU and at all.
 pub fn fresh_steps<'a>(setting: Setting<'a>, contender: &'a impl Contender) -> Vec<Step<'a>> {
-    let seats = Seats::new(setting.cpus, setting.cpus.count());
-    let (allocator, pages) = (contender.name(), setting.effort.fill_pages);
-    let step = |threads| {
-        let run = move || {
-            let memory = contender.pages(seats, setting.bytes)?;
-            let sample = round(setting.clock, seats, threads, allocator, &memory, pages)?;
-            check_frees(&memory).map(|()| vec![sample])
-        };
-        Step { allocator, run: Box::new(run) as Box<_> }
-    };
-    setting.cpus.one_and_all().map(step).collect()
+    held::fresh_steps(setting, contender, Replacing, setting.effort.fill_pages)
 }
 
-fn round<S: Source>(
-    clock: Clock,
-    seats: Seats<'_>,
-    threads: usize,
-    allocator: &'static str,
-    source: &S,
-    pages: usize,
-) -> Result<Sample, StepError> {
-    let pages = pages / threads;
-    let all = seats.run_on(threads, |thread, gate| {
-        replace(clock, source, vec![S::BLANK; pages], gate, thread)
-    })?;
-    let key = Key { work: Work::Replace, allocator, threads, n: pages * threads };
-    let moves = all[0].before.zip(all[0].after).and_then(|(before, after)| after.since(before));
-    let phases = all.into_iter().map(|replaced| replaced.phase).collect();
-    Ok(Sample { moves, ..Sample::of(clock, key, phases) })
+#[derive(Clone, Copy)]
+struct Replacing;
+
+impl Load for Replacing {
+    fn round<S: Source>(self, round: Round<'_>, source: &S) -> Result<Vec<Sample>, StepError> {
+        let Round { clock, seats, threads, allocator, pages } = round;
+        let all = seats.run_on(threads, |thread, gate| {
+            replace(clock, source, vec![S::BLANK; pages], gate, thread)
+        })?;
+        let key = Key { work: Work::Replace, allocator, threads, n: pages * threads };
+        let moves = all[0].before.zip(all[0].after).and_then(|(before, after)| after.since(before));
+        let phases = all.into_iter().map(|replaced| replaced.phase).collect();
+        Ok(vec![Sample { moves, ..Sample::of(clock, key, phases) }])
+    }
 }
 
 /// What one thread did in a round, and what the source counted around it.

@@ -13,8 +13,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::tidy::root;
+use super::unpacked_bundle;
 
-/// What no input may take, whatever is in it. Half a gigabyte is that of a description of 256 MiB, read and parsed.
+/// No input may take more. A description of 256 MiB, read and parsed, takes half a gigabyte.
 const RESIDENT_MAX_KIB: u64 = 600 << 10;
 /// The page promises a second a 100 MB where nothing is told meanwhile. Tests are not optimised, and machines are shared.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -101,9 +102,7 @@ fn perf_of_ids() -> Vec<u8> {
 
 /// The recorded bundle as a folder, with a trace whose last second is as many seconds later.
 fn bundle_with_a_gap(inputs: &Inputs, name: &str, seconds: f64) -> PathBuf {
-    let packed = File::open(root().join("bundles/q612-n2-mixed.tar.zst")).unwrap();
-    tar::Archive::new(nearpage_trace::unpacked(packed).unwrap()).unpack(inputs.path(name)).unwrap();
-    let folder = fs::read_dir(inputs.path(name)).unwrap().next().unwrap().unwrap().path();
+    let folder = unpacked_bundle(&inputs.path(name));
     let text = fs::read_to_string(folder.join("trace.txt")).unwrap();
     let begin = text.find("nearpage: cmd end").unwrap();
     let at = text[..begin].rfind('\n').unwrap() + 1;

@@ -10,6 +10,7 @@ use std::thread;
 use assert_cmd::Command;
 
 use super::tidy::{files, root};
+use super::unpacked_bundle;
 
 /// What would command a terminal, as C0, as C1 and by the direction of text, with a word to find it by.
 const HOSTILE: &str = "hostile\u{1b}[31mX\u{1b}c\u{9b}2J\u{202e}\u{7f}";
@@ -105,10 +106,7 @@ fn hostile_texts_are_escaped_in_every_output() {
 
 /// A bundle whose every text is hostile that may have any: what describes it, names of tasks, captures.
 fn hostile_bundle(folder: &Path) {
-    let packed = fs::File::open(root().join("bundles/q612-n2-mixed.tar.zst"));
-    let archive = nearpage_trace::unpacked(packed.unwrap()).unwrap();
-    tar::Archive::new(archive).unpack(folder).unwrap();
-    let inner = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let inner = unpacked_bundle(folder);
     for entry in fs::read_dir(&inner).unwrap() {
         let entry = entry.unwrap();
         fs::rename(entry.path(), folder.join(entry.file_name())).unwrap();
@@ -180,7 +178,7 @@ fn a_hostile_bundle_commands_nothing() {
     let mut seen = 0;
     for file in files {
         let content = fs::read(&file).unwrap_or_default();
-        // What is binary has any bytes, but hardly these five in a row.
+        // A binary file has escapes by chance, but hardly these five bytes in a row.
         let raw = b"\x1b[31m";
         let is_there = content.windows(raw.len()).any(|part| part == raw);
         assert!(!is_there, "{file}");
@@ -314,7 +312,7 @@ const DOORS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("println!", &[]),
-    // What was opened is bounded as it is read; and the test of limits reaches each bound.
+    // Readers bound what they read from an open file; the test of limits reaches each bound.
     (
         "File::open(",
         &[

@@ -1,4 +1,4 @@
-//! Whose the command is: of the user who called `sudo`, or of `--user`; else this process's.
+//! The user that the recorded command runs as: who called `sudo`, or who `--user` names; else the user of this process.
 
 use std::ffi::CString;
 use std::io;
