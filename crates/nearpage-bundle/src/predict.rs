@@ -16,4 +16,3 @@ pub use document::PredictionDocument;
 pub use error::PredictError;
 pub use kernel::{KernelModel, ModelChoice, UnknownModel};
 pub use prediction::{Prediction, Wishes};
-pub use settings::{Override, OverrideError, SettingKey};

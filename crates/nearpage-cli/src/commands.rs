@@ -23,6 +23,7 @@ pub mod topo;
 pub mod trace;
 pub mod verify;
 mod watched;
+pub mod whatif;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -70,6 +71,7 @@ enum Command {
     Lab(lab::LabArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
+    Whatif(whatif::WhatIfArgs),
     Record(record::RecordArgs),
     Trace(trace::TraceArgs),
     Run(run::RunArgs),
@@ -218,6 +220,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Whatif(arguments) => whatif::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),

@@ -5,7 +5,7 @@ use std::path::Path;
 use nearpage_sim::Costs;
 
 use crate::error::LabError;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Workload};
 use crate::text::{self, read};
 
 pub use crate::text::read_all;
@@ -94,6 +94,48 @@ pub fn costs_text(name: &str) -> Result<String, LabError> {
         Some((_, text)) => Ok((*text).to_owned()),
         None => text::of(name, &read_costs(name)?, "a table of costs as TOML").map(str::to_owned),
     }
+}
+
+/// A table with what some work needs: a figure that it lacks is taken from the nearest table that comes along and has it, which a
+/// sentence for each says.
+pub(crate) fn completed(costs: &Costs, work: &Workload) -> (Costs, Vec<String>) {
+    let needed: &[&str] = match work {
+        Workload::MemoryHog(_) => &["fault_ns", "store_ns", "teardown_ns", "zone_reclaim_ns"],
+        Workload::PageLocks(_) => &["page_fault_ns"],
+        _ => &[],
+    };
+    let (mut full, mut notes) = (costs.clone(), Vec::new());
+    for &name in needed.iter().filter(|name| !costs.more.contains_key(**name)) {
+        let tables = COSTS.iter().filter_map(|(table, text)| {
+            let other = Costs::parse(text).ok()?;
+            let figure = other.more.get(name)?.clone();
+            Some((far(costs, &other), *table, figure))
+        });
+        let nearest = tables.min_by(|one, other| one.0.total_cmp(&other.0));
+        if let Some((_, table, figure)) = nearest {
+            notes.push(format!("costs: {name} is that of {table}: {} has none", costs.name));
+            full.more.insert(name.into(), figure);
+        }
+    }
+    (full, notes)
+}
+
+/// How far two tables are from each other: by what they have in common, the times of memory and caches.
+fn far(one: &Costs, other: &Costs) -> f64 {
+    let figures = |of: &Costs| {
+        let last = |of: &[f64]| of.last().copied().unwrap_or(0.0);
+        [
+            of.own_hit_ns.value,
+            of.node_hit_ns.value,
+            of.atomic_ns.value,
+            of.memory_ns.value[0],
+            last(&of.memory_ns.value),
+            last(&of.transfer_ns.value),
+            of.page_clear_ns.value[0],
+        ]
+    };
+    let ratio = |(one, other): (f64, f64)| (one.max(0.1) / other.max(0.1)).ln().abs();
+    figures(one).into_iter().zip(figures(other)).map(ratio).sum()
 }
 
 /// Whether a name stands for what is built in, not for a file.

@@ -71,6 +71,14 @@ pub enum LabError {
         #[source]
         error: MachineError,
     },
+    /// A load by name cannot run on a machine.
+    #[error("{load}: {problem}")]
+    Load {
+        /// The load.
+        load: &'static str,
+        /// Why, and what would do.
+        problem: String,
+    },
     /// The observer ended the run.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | root | [`run`], [`sweep`], their [`Options`], [`csv`] |
 //! | [`catalog`] | scenarios and tables of costs by name |
+//! | [`load`] | loads by name, on any machine |
 //! | [`scenario`] | what a scenario file says |
 //! | [`report`] | what a scenario came to |
 //! | [`misses`] | published figures that the model is known not to reach, with reasons |
@@ -32,6 +33,7 @@ mod csv;
 mod error;
 mod kind;
 mod kinds;
+pub mod load;
 pub mod misses;
 mod options;
 pub mod report;

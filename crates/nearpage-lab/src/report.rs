@@ -135,8 +135,7 @@ pub struct Report {
     /// One line about the scenario.
     #[serde(skip)]
     pub title: String,
-    /// What was calibrated, what is not claimed.
-    #[serde(skip)]
+    /// What was calibrated, what is not claimed, what had no effect.
     pub notes: Vec<String>,
     /// A table of counts: headings, and cells.
     #[serde(skip)]

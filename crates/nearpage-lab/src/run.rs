@@ -20,7 +20,9 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
             &own
         }
     };
+    let (costs, notes) = &catalog::completed(costs, &scenario.workload);
     let mut report = kinds::of(&scenario.workload).run(scenario, costs, options)?;
+    report.notes.extend(notes.iter().cloned());
     misses::judge(&mut report);
     Ok(report)
 }

@@ -33,6 +33,7 @@ use hog::CalibrateTable;
 pub use hog::{HogCalibration, HogWorkload};
 pub use huge::HugeWorkload;
 pub use lifetimes::LifetimesWorkload;
+pub(crate) use lifetimes::groups_of;
 pub use locks::LocksWorkload;
 pub use machine::MachineOf;
 use machine::{MachineTable, can_be};

@@ -4,8 +4,9 @@
 //! most pages moved in one hold of a zone's lock, and the most that pagesets held at the end.
 
 use nearpage::rules::CacheRule;
-use nearpage::{Config, Model, ZoneInstances};
+use nearpage::{Config, Model};
 use nearpage_machine::over;
+use nearpage_machine::tunable::{Tunable, TunableError};
 
 use crate::error::LabError;
 use crate::kind::Probe;
@@ -17,26 +18,21 @@ use crate::{catalog, kinds};
 /// A setting and the values that it takes, as `KEY=VALUES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Over {
-    key: Key,
-    values: Vec<String>,
+    key: String,
+    values: Vec<(String, Value)>,
 }
 
+/// A value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
-    Model,
-    BatchScaleMax,
-    ZonelistCache,
-    HighFraction,
-    ZoneInstances,
+enum Value {
+    Model(Model),
+    ZonelistCache(CacheRule),
+    Tunable(Tunable),
 }
 
-const KEYS: [(&str, Key, &str); 5] = [
-    ("model", Key::Model, "names of models"),
-    ("pcp.batch_scale_max", Key::BatchScaleMax, "0 to 6"),
-    ("zone.instances", Key::ZoneInstances, "1 to 64"),
-    ("zonelist_cache", Key::ZonelistCache, "off, original, keyed"),
-    ("vm.percpu_pagelist_high_fraction", Key::HighFraction, "0, or 8 and more"),
-];
+/// The keys beside those of tunables.
+const MODEL: &str = "model";
+const ZONELIST_CACHE: &str = "zonelist_cache";
 
 /// A text that is no setting with values that a sweep could take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +47,12 @@ pub enum OverError {
         /// The key.
         key: String,
     },
+    /// Sizes of pagesets follow from a simulated machine.
+    #[error("{key} is for a replay: here sizes of pagesets follow from the machine; keys: {keys}", keys = known())]
+    Size {
+        /// The key.
+        key: String,
+    },
     /// There is no such model.
     #[error("{problem}")]
     Model {
@@ -61,86 +63,104 @@ pub enum OverError {
     #[error("{key} cannot be {value:?}; accepted: {accepted}")]
     Value {
         /// The key.
-        key: &'static str,
+        key: String,
         /// The value.
         value: String,
         /// What would be accepted.
-        accepted: &'static str,
+        accepted: String,
     },
 }
 
+/// Keys of tunables that act on a simulated machine.
+fn tunables() -> impl Iterator<Item = nearpage_machine::tunable::SettingKey> {
+    Tunable::keys().filter(|key| !is_size(key.name))
+}
+
+fn is_size(key: &str) -> bool {
+    ["pcp.batch", "pcp.high_min", "pcp.high_max"].contains(&key)
+}
+
 fn known() -> String {
-    KEYS.map(|(name, ..)| name).join(", ")
+    let keys = [MODEL, ZONELIST_CACHE].into_iter().chain(tunables().map(|key| key.name));
+    keys.collect::<Vec<_>>().join(", ")
 }
 
 impl std::str::FromStr for Over {
     type Err = OverError;
 
     fn from_str(text: &str) -> Result<Self, OverError> {
-        let over::Over { key: name, values } = text.parse()?;
-        let Some(&(key_name, key, accepted)) = KEYS.iter().find(|(key, ..)| *key == name) else {
-            return Err(OverError::Key { key: name });
-        };
-        if key == Key::Model
-            && let Some(Err(unknown)) =
-                values.iter().map(|name| Model::named(name)).find(Result::is_err)
-        {
-            return Err(OverError::Model { problem: unknown.to_string() });
-        }
-        match values.iter().find(|value| apply(Config::default(), key, value).is_none()) {
-            Some(value) => Err(OverError::Value { key: key_name, value: value.clone(), accepted }),
-            None => Ok(Self { key, values }),
+        let over::Over { key, values } = text.parse()?;
+        let values = values.into_iter().map(|text| {
+            let value = value(&key, &text)?;
+            Ok((text, value))
+        });
+        Ok(Self { values: values.collect::<Result<_, OverError>>()?, key })
+    }
+}
+
+fn value(key: &str, text: &str) -> Result<Value, OverError> {
+    let refused = |accepted: &str| OverError::Value {
+        key: key.into(),
+        value: text.into(),
+        accepted: accepted.into(),
+    };
+    match key {
+        MODEL => Model::named(text)
+            .map(Value::Model)
+            .map_err(|unknown| OverError::Model { problem: unknown.to_string() }),
+        ZONELIST_CACHE => match text {
+            "off" => Ok(Value::ZonelistCache(CacheRule::Off)),
+            "original" => Ok(Value::ZonelistCache(CacheRule::Original)),
+            "keyed" => Ok(Value::ZonelistCache(CacheRule::Keyed)),
+            _ => Err(refused("off, original, keyed")),
+        },
+        _ if is_size(key) => Err(OverError::Size { key: key.into() }),
+        _ => {
+            let Some(known) = tunables().find(|known| known.name == key) else {
+                return Err(OverError::Key { key: key.into() });
+            };
+            let tunable = format!("{key}={text}").parse();
+            let tunable = tunable.map_err(|_: TunableError| refused(known.values))?;
+            let config = apply(Config::default(), Value::Tunable(tunable));
+            match config.settings.check() {
+                Ok(()) => Ok(Value::Tunable(tunable)),
+                Err(error) => Err(refused(error.accepted)),
+            }
         }
     }
 }
 
 /// The first key that is there more than once.
-pub fn named_twice(over: &[Over]) -> Option<&'static str> {
-    let count = |key: Key| over.iter().filter(|over| over.key == key).count();
-    KEYS.iter().find(|(_, key, _)| count(*key) > 1).map(|(name, ..)| *name)
+pub fn named_twice(over: &[Over]) -> Option<&str> {
+    let mut keys = over.iter().enumerate();
+    let is_known = |at: usize, key: &str| over[..at].iter().any(|other| other.key == key);
+    keys.find(|(at, of)| is_known(*at, &of.key)).map(|(_, of)| &*of.key)
 }
 
-fn apply(config: Config, key: Key, value: &str) -> Option<Config> {
-    let mut config = config;
-    match key {
-        Key::Model => config.model = Model::by_name(value)?,
-        Key::BatchScaleMax => {
-            config.model.pcp.batch_scale_max =
-                value.parse().ok().filter(|&scale: &u8| scale <= 6)?;
-        }
-        Key::ZoneInstances => {
-            let count = value.parse().ok().filter(|count| (1..=64).contains(count))?;
-            config.model.zone_instances = ZoneInstances::Count(count);
-        }
-        Key::ZonelistCache => {
-            config.model.zonelist_cache = match value {
-                "off" => CacheRule::Off,
-                "original" => CacheRule::Original,
-                "keyed" => CacheRule::Keyed,
-                _ => return None,
-            };
-        }
-        Key::HighFraction => {
-            config.settings.percpu_pagelist_high_fraction = value.parse().ok()?;
-            config.settings.check().ok()?;
+fn apply(mut config: Config, value: Value) -> Config {
+    match value {
+        Value::Model(model) => config.model = model,
+        Value::ZonelistCache(rule) => config.model.zonelist_cache = rule,
+        Value::Tunable(tunable) => {
+            tunable.apply_to_model(&mut config.model);
+            if let Tunable::Kernel(change) = tunable {
+                change.apply(&mut config.settings);
+            }
         }
     }
-    Some(config)
+    config
 }
 
-/// All combinations of values, the last setting fastest, each with a name.
-fn combinations(config: Config, over: &[Over]) -> Vec<(String, Config)> {
-    let mut all = vec![(String::new(), config)];
+/// All combinations of values, the last setting fastest, each with a name. They begin as what `bases` name.
+fn combinations(bases: Vec<(String, Config)>, over: &[Over]) -> Vec<(String, Config)> {
+    let mut all = bases;
     // A model is all rules at once: others change what it says.
     let (models, others): (Vec<&Over>, Vec<&Over>) =
-        over.iter().partition(|over| over.key == Key::Model);
+        over.iter().partition(|over| over.key == MODEL);
     for Over { key, values } in models.into_iter().chain(others) {
-        let with = |(name, config): &(String, Config), value: &String| {
+        let with = |(name, config): &(String, Config), (text, value): &(String, Value)| {
             let separator = if name.is_empty() { "" } else { ", " };
-            let key_name =
-                KEYS.iter().find(|(_, known, _)| known == key).map_or("", |(name, ..)| name);
-            let config = apply(*config, *key, value).expect("checked when it was read");
-            (format!("{name}{separator}{key_name}={value}"), config)
+            (format!("{name}{separator}{key}={text}"), apply(*config, *value))
         };
         all = all
             .iter()
@@ -150,20 +170,54 @@ fn combinations(config: Config, over: &[Over]) -> Vec<(String, Config)> {
     all
 }
 
+/// The rules that a sweep begins with: if it names none, those that the scenario compares.
+fn bases(scenario: &Scenario, over: &[Over]) -> Vec<(String, Config)> {
+    if scenario.models.is_empty() || over.iter().any(|over| over.key == MODEL) {
+        return vec![(String::new(), scenario.config)];
+    }
+    let models = scenario.models.iter();
+    models
+        .map(|of| (format!("{MODEL}={}", of.name), scenario.config.with_model(of.model)))
+        .collect()
+}
+
+/// Of each setting that does nothing under rules that are swept, why.
+fn idle(combinations: &[(String, Config)], over: &[Over]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for Over { key, values } in over {
+        let Some((_, Value::Tunable(tunable))) = values.first() else { continue };
+        for (_, config) in combinations {
+            let Some(why) = tunable.idle_under(&config.model) else { continue };
+            let note = format!("{key} has no effect under the rules {}: {why}", config.model.name);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
+}
+
 /// Runs all combinations.
 ///
 /// # Errors
 /// [`LabError`] if the scenario cannot be run as it is written.
 pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<Report, LabError> {
     let own = catalog::costs(&scenario.machine.costs)?;
-    let costs = options.costs.unwrap_or(&own);
-    let combinations = combinations(scenario.config, over);
+    let (costs, notes) = catalog::completed(options.costs.unwrap_or(&own), &scenario.workload);
+    let costs = &costs;
+    let combinations = combinations(bases(scenario, over), over);
     let kind = kinds::of(&scenario.workload);
     let probes: Vec<Probe> = options
         .each(&combinations, |(_, config)| kind.probe(scenario, costs, *config, options.seed))?;
     let mut report = Report::new(&format!("sweep {}", scenario.name), &scenario.title);
     let header =
         ["settings", "work a model second", "worst hold, pages", "cached, KiB", "on the front"];
+    report.notes.extend(notes);
+    report.notes.extend(idle(&combinations, over));
+    let mut rules: Vec<&str> = combinations.iter().map(|(_, config)| config.model.name).collect();
+    rules.dedup();
+    let cpus = scenario.machine.machine.cpus().count();
+    report.notes.push(format!("{cpus} CPUs, costs {}; rules {}", costs.name, rules.join(", ")));
     report.table.header = header.map(str::to_owned).to_vec();
     for ((name, _), probe) in combinations.iter().zip(&probes) {
         let is_beaten = probes.iter().any(|other| other.beats(probe));
@@ -192,13 +246,18 @@ mod tests {
         let over = |text: &str| text.parse::<Over>();
         let scales = over("pcp.batch_scale_max=0..2").unwrap();
         let caches = over("zonelist_cache=off,keyed").unwrap();
-        let all = combinations(Config::default(), &[scales, caches]);
+        let all = combinations(vec![(String::new(), Config::default())], &[scales, caches]);
         assert_eq!(all.len(), 6);
         assert_eq!(all[3].0, "pcp.batch_scale_max=1, zonelist_cache=keyed");
         assert_eq!(all[3].1.model.pcp.batch_scale_max, 1);
         for (text, expected) in [
-            ("pcp.batch", "expected KEY=VALUE,VALUE... or KEY=FIRST..LAST; keys: model, pcp"),
-            ("pcp.batch=1", "is no key; keys: model"),
+            (
+                "pcp.batch",
+                "expected KEY=VALUE,VALUE... or KEY=FIRST..LAST; keys: model, zonelist_cache, vm.",
+            ),
+            ("pcp.nothing=1", "is no key; keys: model"),
+            ("pcp.batch=1", "pcp.batch is for a replay"),
+            ("vm.percpu_pagelist_high_fraction=7", "accepted: 0, or 8 and more"),
             ("pcp.batch_scale_max=7", "cannot be \"7\"; accepted: 0 to 6"),
             ("pcp.batch_scale_max=a..b", "is no range"),
             (

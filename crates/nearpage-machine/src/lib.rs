@@ -73,6 +73,7 @@ pub mod sysfs;
 pub mod table;
 pub mod text;
 mod tree;
+pub mod tunable;
 pub mod work;
 
 pub use beneath::open_beneath;

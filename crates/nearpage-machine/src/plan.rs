@@ -83,7 +83,22 @@ impl Plan {
         model: Model,
         lists: Lists,
     ) -> Result<Plan, SettingError> {
-        let sizes = described::sizes(description, model);
+        Plan::with(description, model, lists, |_| ())
+    }
+
+    /// The same, after a change of the machine's settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), of the changed settings.
+    pub fn with(
+        description: &MachineDescription,
+        model: Model,
+        lists: Lists,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Plan, SettingError> {
+        let mut sizes = described::sizes(description, model);
+        change(&mut sizes.settings);
         sizes.settings.check()?;
         let plan = Plan::of(&sizes, model, lists);
         Ok(plan.expect("a description's nodes and distances are valid"))

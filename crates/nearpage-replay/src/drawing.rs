@@ -1,11 +1,13 @@
 //! A bundle as a timeline or event by event: its trace, and what its captures and samples say of the zones at the moments when they were taken.
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
 use nearpage_machine::work::Observer;
+use nearpage_trace::summary::{Summarizer, Summary};
 use nearpage_trace::timeline::{Levels, Timeline, ZoneFrames};
-use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace};
+use nearpage_trace::{Event, TraceCounts, TraceEvent, read_trace, read_trace_with_frames};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
@@ -23,6 +25,28 @@ impl Bundle {
             Some(ZoneFrames { name: name(zone)?, frames: first..first.checked_add(spanned)? })
         };
         Ok(self.zones("before")?.iter().filter_map(frames).collect())
+    }
+
+    /// Adds all events of the trace, with their call chains, to a summary.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read; [`ReplayError::Stopped`].
+    pub fn summarize(
+        &self,
+        summarizer: Summarizer,
+        observer: &dyn Observer,
+    ) -> Result<Summary, ReplayError> {
+        let watch = Watch::new(observer, self.pass_bytes(), 1);
+        let summarizer = RefCell::new(summarizer);
+        let counts = self.with_trace_text(&watch, |input, text| {
+            let each = |event: &TraceEvent<'_>| {
+                summarizer.borrow_mut().note(event);
+                Ok::<(), ReplayError>(())
+            };
+            read_trace_with_frames(input, text, each, |line| summarizer.borrow_mut().frame(line))
+        })?;
+        Ok(summarizer.into_inner().finish(&counts))
     }
 
     /// Adds all events of the trace to timelines that were begun with [`zone_frames`](Self::zone_frames), and the levels of

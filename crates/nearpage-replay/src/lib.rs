@@ -59,7 +59,7 @@
 //! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
 //! | `truth`, `fidelity`, `series` | predicted beside recorded |
-//! | `tunable`, `cpus`, `whatif`, `totals`, `objects` | other rules and machines; slab events |
+//! | `cpus`, `whatif`, `study`, `totals`, `objects` | other rules and machines; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `drawing` | a bundle as a timeline for viewers |
 //! | `report`, `sweep`, `replay` | the entry and its results |
@@ -113,12 +113,13 @@ mod share;
 mod signs;
 mod start;
 mod strays;
+mod study;
 mod survey;
 mod sweep;
 mod ticks;
 mod totals;
 mod truth;
-mod tunable;
+
 pub mod twin;
 mod watch;
 mod whatif;
@@ -130,15 +131,16 @@ pub use cpus::CpuRule;
 pub use error::ReplayError;
 pub use explain::{Subject, SubjectError};
 pub use fidelity::{Fidelity, Row};
+pub use nearpage_machine::tunable::{Tunable, TunableError};
 pub use objects::{ObjectTotals, Objects};
 pub use replay::{Options, Replay};
 pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf};
 pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
+pub use study::{Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;
-pub use tunable::{Tunable, TunableError};
-pub use whatif::Wish;
+pub use whatif::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange, Wish};
 pub use yardstick::{BoundPoint, COMPARED_AT, Question, Standing, Yardstick};

@@ -13,6 +13,7 @@ use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::explain::Subject;
 use crate::fidelity;
+use crate::guess::Guess;
 use crate::objects::{self, replay_objects};
 use crate::pilot::{PASSES, survey};
 use crate::report::{
@@ -21,6 +22,7 @@ use crate::report::{
 use crate::series::Series;
 use crate::session::{ZoneChoice, passes, replay};
 use crate::start::Start;
+use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -103,7 +105,7 @@ impl Replay {
     ///
     /// There can be no such machine.
     pub fn scaled_machine(&self, cpus: u32, times: u32) -> Result<MachineDescription, InputError> {
-        MachineDescription::read(&self.start.scaled(cpus, times))
+        self.start.scaled(cpus, times)
     }
 
     /// Replays the trace, compares it with what the kernel logged, and answers what `options` ask.
@@ -126,6 +128,7 @@ impl Replay {
             + 1
             + passes(options.starts)
             + u64::from(other.is_some())
+            + u64::from(wish.machine.is_some() && !wish.is_of_machine_alone())
             + options.rules.len() as u64;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = survey(bundle, start, &watch)?;
@@ -146,8 +149,26 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {
             Some(other) => {
-                let answer = ask(bundle, &survey, start, other, wish, false, &watch)?;
-                Some(WhatIf::of(start, &replayed, &fidelity, answer))
+                let answer =
+                    ask(bundle, &survey, start, other, wish, Guess::Likely, false, &watch)?;
+                let unchanged = match wish.machine.is_some() && !wish.is_of_machine_alone() {
+                    true => {
+                        let alone = wish.machine_alone();
+                        let machine = start_of(bundle.name(), start, &alone)?;
+                        Some(ask(
+                            bundle,
+                            &survey,
+                            start,
+                            &machine,
+                            &alone,
+                            Guess::Likely,
+                            false,
+                            &watch,
+                        )?)
+                    }
+                    false => None,
+                };
+                Some(WhatIf::of(start, &replayed, &fidelity, unchanged, answer))
             }
             None => None,
         };
@@ -155,7 +176,7 @@ impl Replay {
         for &model in &options.rules {
             let wish = Wish { model: Some(model), ..wish.clone() };
             let other = start_of(bundle.name(), start, &wish)?;
-            let answer = ask(bundle, &survey, start, &other, &wish, false, &watch)?;
+            let answer = ask(bundle, &survey, start, &other, &wish, Guess::Likely, false, &watch)?;
             rules.push(RuleTotals::of(answer));
         }
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
@@ -183,6 +204,32 @@ impl Replay {
             machine: Machine::of(start),
             explain: options.explain.map(|_| replayed.explained),
         })
+    }
+
+    /// Answers a what-if as a whole: what changes, how much it moves holds, the longest hold and what is kept, from a likely start and
+    /// from drawn ones, and what the model leaves out.
+    ///
+    /// ```
+    /// use nearpage_machine::work::Unwatched;
+    /// use nearpage_replay::{Replay, Study, Wish};
+    ///
+    /// let tunables = vec!["pcp.batch_scale_max=0".parse()?];
+    /// let study = Study { wish: Wish { tunables, ..Wish::default() }, starts: 2, ..Study::default() };
+    /// let answer = Replay::shipped().study(&study, &Unwatched)?;
+    /// let holds = answer.then[0].ratios.holds;
+    /// println!("{:?} times as many holds, from drawn starts {:?}", holds.ratio, holds.range);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read or is not of this machine, or there can be no such machine; [`ReplayError::Stopped`].
+    pub fn study(
+        &self,
+        asked: &Study,
+        observer: &dyn Observer,
+    ) -> Result<StudyAnswer, ReplayError> {
+        study(&self.bundle, &self.start, self.is_nearest_model, asked, observer)
     }
 
     /// Replays the trace under some sets of rules, and says how far each is from the fewest holds that would do: see

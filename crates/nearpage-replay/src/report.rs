@@ -15,7 +15,7 @@ use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::truth::ChangedZone;
-use crate::whatif::Answer;
+use crate::whatif::{Answer, Changes};
 
 /// What a replay cannot say: the allocations and frees are not the model's.
 pub const OPEN_LOOP: &str = "open loop: allocations and frees come as recorded, whatever the model answers; reclaim, tasks and \
@@ -155,12 +155,18 @@ pub struct WhatIf {
     pub recorded: Totals,
     /// What the model came to on the recorded machine under its own rules.
     pub predicted: Totals,
+    /// What it came to on the other machine without other rules and settings, if all of them are asked for.
+    pub unchanged: Option<Totals>,
     /// What it came to as wished.
     pub what_if: Totals,
+    /// Why it comes to the same as without other rules and settings, if it does: a sentence.
+    pub no_difference: Option<String>,
     /// Frees of a block of which the core had none left.
     pub lost_frees: u64,
     /// Allocations that the core refused below its marks.
     pub refused_allocs: u64,
+    /// What was changed for it.
+    pub changes: Changes,
     /// The other machine, if it is another.
     #[serde(skip)]
     pub machine: Option<Machine>,
@@ -174,6 +180,8 @@ pub struct RuleTotals {
     pub model: &'static str,
     /// What it came to.
     pub totals: Totals,
+    /// What was changed for it.
+    pub changes: Changes,
     /// Frees of a block of which the core had none left.
     pub lost_frees: u64,
     /// Allocations that the core refused below its marks.
@@ -183,9 +191,10 @@ pub struct RuleTotals {
 impl RuleTotals {
     pub(crate) fn of(answer: Answer) -> RuleTotals {
         RuleTotals {
-            model: answer.model.name,
+            model: answer.changes.rules.after,
             lost_frees: answer.counts.lost_frees,
             refused_allocs: answer.counts.refused_allocs,
+            changes: answer.changes,
             totals: answer.totals,
         }
     }
@@ -245,24 +254,31 @@ impl WhatIf {
         start: &Start,
         replayed: &Replayed,
         fidelity: &Fidelity,
+        unchanged: Option<Answer>,
         answer: Answer,
     ) -> WhatIf {
+        let predicted = replayed.outcomes[0].totals.clone();
+        let unchanged = unchanged.map(|answer| answer.totals);
+        let is_same = answer.totals == *unchanged.as_ref().unwrap_or(&predicted);
         WhatIf {
-            model: answer.model.name,
-            cpus: answer.cpus,
+            no_difference: is_same.then(|| answer.changes.why_the_same()),
+            unchanged,
+            model: answer.changes.rules.after,
+            cpus: answer.changes.cpus.clone(),
             costs: Costs::BENCH.name,
             recorded: recorded_totals(start, &replayed.recorded, fidelity),
-            predicted: replayed.outcomes[0].totals.clone(),
+            predicted,
             what_if: answer.totals,
             lost_frees: answer.counts.lost_frees,
             refused_allocs: answer.counts.refused_allocs,
+            changes: answer.changes,
             machine: answer.machine.map(|(topology, page_shift)| Machine { topology, page_shift }),
         }
     }
 }
 
 /// What the kernel's log comes to, as far as it tells. Refills and drains are runs of lines.
-fn recorded_totals(start: &Start, recorded: &Recorded, fidelity: &Fidelity) -> Totals {
+pub(crate) fn recorded_totals(start: &Start, recorded: &Recorded, fidelity: &Fidelity) -> Totals {
     let flow = recorded.flow();
     let mut pages_by_node: BTreeMap<u32, u64> = BTreeMap::new();
     for (zone, &pages) in start.zones.iter().zip(&recorded.pages) {

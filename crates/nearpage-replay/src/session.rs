@@ -75,6 +75,20 @@ pub(crate) fn replay(
     Ok(replayed)
 }
 
+/// As [`replay`], from the likely start alone.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub(crate) fn replay_likely(
+    bundle: &Bundle,
+    start: &Start,
+    survey: &Survey,
+    watch: &Watch<'_>,
+) -> Result<Replayed, ReplayError> {
+    side_by_side(bundle, start, survey, ZoneChoice::Model, &[Guess::Likely], None, watch)
+}
+
 fn side_by_side(
     bundle: &Bundle,
     start: &Start,

@@ -12,9 +12,9 @@ pub(crate) use zone::{StartPageset, StartZone};
 use nearpage::rules::pagesets::{Sizes, ZoneShare};
 use nearpage::{CpuId, Marks, Model, PageCount, PfnRange, Settings, TopologyBuf, ZoneKind};
 use nearpage_bundle::{Capture, RecordedMachine};
-use nearpage_machine::MachineInput;
 use nearpage_machine::plan::settings_of;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
+use nearpage_machine::{InputError, KernelSettings, MachineDescription, MachineInput};
 
 use crate::error::ReplayError;
 use crate::zones::ZoneMap;
@@ -37,6 +37,8 @@ pub struct Start {
     pub boost_factor: u32,
     /// The settings of its kernel, and Linux's defaults where `before` does not tell.
     pub settings: Settings,
+    /// What `before` tells of them.
+    pub kernel: KernelSettings,
     /// Each CPU's share of the last-level cache, in pages, as far as it is told.
     pub cache_slices: Vec<(CpuId, PageCount)>,
 }
@@ -47,13 +49,17 @@ impl Start {
         PageCount(self.zones.iter().map(|zone| zone.managed.0).sum())
     }
 
-    /// The same machine in short form, with `cpus` CPUs dealt out over the nodes that have any, and `times` as much
-    /// memory.
-    pub(crate) fn scaled(&self, cpus: u32, times: u32) -> MachineInput {
-        MachineInput::ShortForm {
+    /// The same machine with `cpus` CPUs dealt out over the nodes that have any, and `times` as much memory. It keeps the
+    /// settings that were recorded, but for `min_free_kbytes`, which boot computes from its memory.
+    pub(crate) fn scaled(&self, cpus: u32, times: u32) -> Result<MachineDescription, InputError> {
+        let input = MachineInput::ShortForm {
             nodes: scaled::nodes(&self.topology, self.page_shift, cpus, times),
             distances: scaled::distances(&self.topology),
-        }
+        };
+        let mut machine = MachineDescription::read(&input)?.machine;
+        machine.page_bytes = 1 << self.page_shift;
+        machine.settings = KernelSettings { min_free_kbytes: None, ..self.kernel.clone() };
+        MachineDescription::new(format!("the recorded machine with {cpus} CPUs"), machine)
     }
 
     /// Reads the start state of a capture; `input` names it in messages.
@@ -93,6 +99,7 @@ impl Start {
             page_shift,
             boost_factor,
             settings: settings.with(|changed| changed.watermark_boost_factor = boost_factor),
+            kernel: machine.machine.settings.clone(),
             cache_slices: cache_slices(&machine, page_shift),
         })
     }

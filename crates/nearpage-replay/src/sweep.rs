@@ -4,21 +4,23 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use nearpage::Model;
 use nearpage_machine::over::Over;
 use nearpage_machine::work::Observer;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::share::Share;
 use crate::start::Start;
 use crate::totals::{Costs, Totals};
-use crate::tunable::{Tunable, TunableError};
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
 use crate::yardstick::{least_holds, ratio_of};
+use nearpage_machine::tunable::{Tunable, TunableError};
 
 /// The most combinations.
 const COMBINATIONS_MOST: usize = 4096;
@@ -102,6 +104,8 @@ pub struct Sweep {
     pub bundle: String,
     /// The name of the rules.
     pub model: &'static str,
+    /// Keys that did nothing, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// A combination and what it came to.
@@ -197,7 +201,9 @@ pub(crate) fn sweep(
             let part = share.part();
             let watch = Watch::new(&part, pass_bytes, 1);
             let judged = start_of(bundle.name(), start, wish)
-                .and_then(|other| ask(bundle, &survey, start, &other, wish, true, &watch))
+                .and_then(|other| {
+                    ask(bundle, &survey, start, &other, wish, Guess::Likely, true, &watch)
+                })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();
                     let bound_ratio = ratio_of(&answer, &asked);
@@ -226,14 +232,54 @@ pub(crate) fn sweep(
         is_best: is_best(&judged.totals, &all),
         ..Point::of(combination, judged)
     });
+    let points: Vec<Point> = points.collect();
     Ok(Sweep {
         costs: Costs::BENCH.name,
         open_loop: OPEN_LOOP,
-        points: points.collect(),
+        notes: idle(&combinations.0, &all, start.model),
+        points,
         schema: 1,
         bundle: bundle.name().into(),
         model: start.model.name,
     })
+}
+
+/// Of each key whose values made no difference, why.
+fn idle(combinations: &[Vec<(String, Tunable)>], totals: &[Totals], model: Model) -> Vec<String> {
+    let mut notes = Vec::new();
+    for at in 0..combinations.first().map_or(0, Vec::len) {
+        let tunable = combinations[0][at].1;
+        let others = |of: &[(String, Tunable)]| {
+            of.iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at)
+                .map(|(_, of)| of.1)
+                .collect::<Vec<_>>()
+        };
+        let mut by_others: Vec<(Vec<Tunable>, &Totals)> = Vec::new();
+        let mut points = combinations.iter().zip(totals);
+        let differs = points.any(|(combination, totals)| {
+            let others = others(combination);
+            match by_others.iter().find(|(known, _)| *known == others) {
+                Some((_, known)) => *known != totals,
+                None => {
+                    by_others.push((others, totals));
+                    false
+                }
+            }
+        });
+        let (key, name) = (tunable.key(), model.name);
+        match tunable.idle_under(&model) {
+            Some(why) => notes.push(format!("{key} has no effect under the rules {name}: {why}")),
+            None if !differs && by_others.len() < combinations.len() => {
+                notes.push(format!(
+                    "{key}: no figure depends on it with this load and these values"
+                ));
+            }
+            None => {}
+        }
+    }
+    notes
 }
 
 /// Whether no other is as good in both objectives and better in one: lock acquisitions, and the most pages in one hold.

@@ -1,7 +1,10 @@
 //! What if: the same allocations and frees under other rules, other tunables or on another machine.
 
+mod changes;
 mod machine;
 mod player;
+#[cfg(test)]
+mod tests;
 mod wish;
 
 use nearpage::{Model, TopologyBuf};
@@ -18,6 +21,7 @@ use crate::start::Start;
 use crate::survey::{Survey, Window};
 use crate::totals::Totals;
 use crate::watch::Watch;
+pub use changes::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange};
 pub(crate) use machine::start_of;
 pub(crate) use player::Player;
 pub use wish::Wish;
@@ -35,36 +39,42 @@ pub(crate) struct Answer {
     pub(crate) counts: RunCounts,
     /// The rules.
     pub(crate) model: Model,
-    /// Which CPU plays which, in words; `None` on the recorded machine.
-    pub(crate) cpus: Option<String>,
+    /// What was changed for it.
+    pub(crate) changes: Changes,
     /// The other machine, if it is another, and log2 of the bytes of its pages.
     pub(crate) machine: Option<(TopologyBuf, u32)>,
 }
 
-/// Replays a bundle as wished, from `start`, which is [`start_of`] the wish. `recorded` is its own start state. What the
+/// Replays a bundle as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state. What the
 /// core is asked for is kept if `keeps_asked`.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
+#[expect(clippy::too_many_arguments, reason = "each is another thing, and all callers have them")]
 pub(crate) fn ask(
     bundle: &Bundle,
     survey: &Survey,
     recorded: &Start,
     start: &Start,
     wish: &Wish,
+    guess: Guess,
     keeps_asked: bool,
     watch: &Watch<'_>,
 ) -> Result<Answer, ReplayError> {
     let repeat = wish.repeat.max(1);
     let is_elsewhere = wish.machine.is_some();
     let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
+    let before = match wish.is_of_machine_alone() {
+        true => recorded.clone(),
+        false => start_of(bundle.name(), recorded, &wish.machine_alone())?,
+    };
     let mut memory = Memory::new(bundle.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name(), &[])?.pop() else {
+    let Some((core, held)) = memory.cores(bundle.name(), &[guess.draw()])?.pop() else {
         unreachable!("one core was asked for")
     };
-    let mut run = Run::new(start, survey, core, held, None, |pageset, zone| {
-        Guess::Likely.pages(&survey.clues(pageset, zone))
+    let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
+        guess.pages(&survey.clues(pageset, zone))
     });
     if keeps_asked {
         run.keep_asked();
@@ -87,7 +97,7 @@ pub(crate) fn ask(
         totals: run.totals(),
         counts: run.counts,
         model: start.model,
-        cpus: (is_elsewhere || repeat > 1).then(|| map.describe()),
+        changes: Changes::of(recorded, &before, start, wish, &map),
         machine: is_elsewhere.then(|| (start.topology.clone(), start.page_shift)),
     })
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::bound::{Asked, Class, Fewest, Limits};
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::run::Causes;
@@ -153,7 +154,7 @@ pub(crate) fn measure(
     let mut of_recorded = None;
     for wish in wishes {
         let other = start_of(bundle.name(), start, &wish)?;
-        let mut answer = ask(bundle, &survey, start, &other, &wish, true, &watch)?;
+        let mut answer = ask(bundle, &survey, start, &other, &wish, Guess::Likely, true, &watch)?;
         let asked = answer.asked.take().unwrap_or_default();
         models.push(standing(&answer, &asked, start.managed(), question.from_recorded));
         of_recorded.get_or_insert(asked);

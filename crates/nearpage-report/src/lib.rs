@@ -14,6 +14,7 @@
 //! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
 //! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
 //! | show a program that ran under nearpage's malloc | [`run::RunPage`] |
+//! | show sections of text under their headings | [`text_page`] |
 //! | draw the machine of either | [`MachineView`] |
 //! | say where the figures come from | [`Origin`] |
 //! | write a page, or leave the older one as it was | [`file::PageFile`] |
@@ -42,8 +43,10 @@ mod page;
 pub mod replay;
 pub mod run;
 mod samples;
+mod text;
 pub mod yardstick;
 
 pub use charts::{Lines, Series, Shade};
 pub use machine::MachineView;
 pub use page::Origin;
+pub use text::text_page;

@@ -33,8 +33,12 @@ pub struct ReplayPage<'a> {
 pub struct WhatIfTable {
     /// What is different.
     pub title: String,
-    /// What each row is, and its three figures.
-    pub rows: Vec<(String, [String; 3])>,
+    /// The same in full, a line each.
+    pub changes: Vec<String>,
+    /// What the columns are.
+    pub columns: Vec<&'static str>,
+    /// What each row is, and its figure in each column.
+    pub rows: Vec<(String, Vec<String>)>,
     /// The other machine, if it is another.
     pub machine: Option<MachineView>,
 }
@@ -56,7 +60,8 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
         (pagesets(&replay.fidelity.rows))
         @if let Some(what_if) = &replay.what_if {
             h2 { "What if: " (what_if.title) }
-            (table(&["", "recorded", "model", "what if"], &what_if.rows.iter().map(what_if_cells).collect::<Vec<_>>()))
+            ul { @for change in &what_if.changes { li { (change) } } }
+            (table(&[&[""], &*what_if.columns].concat(), &what_if.rows.iter().map(what_if_cells).collect::<Vec<_>>()))
             @if let Some(machine) = &what_if.machine { (machine.draw("what if")) }
         }
         @if let Some(objects) = &replay.objects {
@@ -158,7 +163,7 @@ fn pagesets(rows_of_all: &[Row]) -> Markup {
     }
 }
 
-fn what_if_cells((what, figures): &(String, [String; 3])) -> Vec<Cell> {
+fn what_if_cells((what, figures): &(String, Vec<String>)) -> Vec<Cell> {
     let figures = figures.iter().map(|figure| Cell::number(&**figure));
     [Cell::from(&**what)].into_iter().chain(figures).collect()
 }

@@ -48,6 +48,7 @@
 //! | `head`, `gfp`, `fields` | a line: its head, its flags, its fields |
 //! | `binary` | `trace.dat` and `perf.data`, as lines |
 //! | `read` | lines of a stream; packed streams |
+//! | [`summary`] | who allocates, and what outlives the trace |
 //! | [`timeline`] | a trace as tracks, for viewers |
 //! | [`record`] | a recording: the target, the instance in the kernel, the captures, the bundle |
 //!
@@ -66,8 +67,9 @@ mod gfp;
 mod head;
 mod read;
 pub mod record;
+pub mod summary;
 pub mod timeline;
 
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
-pub use read::{read_trace, unpacked};
+pub use read::{read_trace, read_trace_with_frames, unpacked};

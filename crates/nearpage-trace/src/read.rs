@@ -28,12 +28,27 @@ pub fn read_trace<E: From<TraceError>>(
     text: impl Read,
     each: impl FnMut(&TraceEvent<'_>) -> Result<(), E>,
 ) -> Result<TraceCounts, E> {
+    read_trace_with_frames(input, text, each, |_| ())
+}
+
+/// The same, and hands on each line behind an event that is none, a part of a call chain among them, to `frame`.
+///
+/// # Errors
+///
+/// As [`read_trace`].
+pub fn read_trace_with_frames<E: From<TraceError>>(
+    input: &str,
+    text: impl Read,
+    each: impl FnMut(&TraceEvent<'_>) -> Result<(), E>,
+    frame: impl FnMut(&[u8]),
+) -> Result<TraceCounts, E> {
     let mut lines = Lines {
         input,
         counts: TraceCounts::default(),
         texts: GfpTexts::default(),
         last_time_ns: 0,
         each,
+        frame,
     };
     lines.read(text)?;
     if lines.counts.events == 0 {
@@ -69,15 +84,16 @@ fn beginning<'a>(mut stream: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read +
     Ok((magic.clone(), io::Cursor::new(magic).chain(stream)))
 }
 
-struct Lines<'i, F> {
+struct Lines<'i, F, G> {
     input: &'i str,
     counts: TraceCounts,
     texts: GfpTexts,
     last_time_ns: u64,
     each: F,
+    frame: G,
 }
 
-impl<F> Lines<'_, F> {
+impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
     fn read<E: From<TraceError>>(&mut self, mut text: impl Read) -> Result<(), E>
     where
         F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
@@ -174,6 +190,7 @@ impl<F> Lines<'_, F> {
             self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
+            (self.frame)(line);
         }
         Ok(())
     }

@@ -4,11 +4,12 @@ use nearpage::rules::watermarks::HugePages;
 use nearpage::{CpuId, NodeId, PageCount, Pfn, Settings, ZoneKind};
 use nearpage_machine::plan::{Extent, NodeSizes, Sizes, huge_pages};
 use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
+use nearpage_machine::tunable::Override;
 use nearpage_machine::{Lists, Plan};
 
 use super::error::PredictError;
 use super::kernel::{KernelModel, ModelChoice};
-use super::settings::{Override, recorded};
+use super::settings::recorded;
 use crate::{Capture, KernelLog, RecordedMachine, RecordedNode, Recording, RecordingKind};
 
 /// The values that a kernel prints of a recorded machine.

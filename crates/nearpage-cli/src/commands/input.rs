@@ -9,8 +9,9 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
 use nearpage::Model;
 use nearpage::slab::SlabRules;
-use nearpage_bundle::predict::{ModelChoice, SettingKey};
+use nearpage_bundle::predict::ModelChoice;
 use nearpage_bundle::{BundleError, Recording};
+use nearpage_machine::tunable::SettingKey;
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
 use nearpage_report::file::{PageFile, WriteError};
 
@@ -66,6 +67,31 @@ pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, Descriptio
         InputError::Unreadable { .. } if is_name(path) => DescriptionFailure::NoMachine(error),
         error => error.into(),
     })
+}
+
+/// The same, or the short form as it stands on a command line.
+pub(super) fn read_machine_text(text: &str) -> Result<MachineDescription, DescriptionFailure> {
+    match text.trim_start().starts_with("--numa") {
+        true => Ok(MachineDescription::read(&short_form(text))?),
+        false => read_machine(Path::new(text)),
+    }
+}
+
+/// The values of `--numa` and `--numa-distance` in a text.
+fn short_form(text: &str) -> MachineInput {
+    let (mut nodes, mut distances) = (Vec::new(), Vec::new());
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let (key, value) = match word.split_once('=').filter(|(key, _)| key.starts_with("--numa")) {
+            Some((key, value)) => (key, value),
+            None => (word, words.next().unwrap_or_default()),
+        };
+        match key {
+            "--numa-distance" => distances.push(value.to_owned()),
+            _ => nodes.push(value.to_owned()),
+        }
+    }
+    MachineInput::ShortForm { nodes, distances }
 }
 
 /// Whether a path may be meant as a name.

@@ -10,15 +10,18 @@ use std::path::PathBuf;
 use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
+use nearpage::Model;
 use nearpage_bench::comparison;
+use nearpage_lab::load::{Load, LoadWish, scenario_of};
 use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog, named_twice};
+use nearpage_machine::MachineDescription;
 use nearpage_sim::Costs;
 
 use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
-use super::input::STANDARD;
+use super::input::{STANDARD, named_models, read_machine_text};
 use super::progress::Bar;
 
 /// Run published results and scenarios on simulated machines, and compare.
@@ -30,6 +33,23 @@ pub struct LabArgs {
     /// Scenarios by name, files, or `all`; - is a file on standard input
     #[arg(value_name = "NAME|FILE|all|sweep NAME|costs [NAME]")]
     scenarios: Vec<String>,
+
+    /// With a load by name: the machine that it runs on: numactl's text, hwloc's XML, a copy of /sys, the name of one that comes along,
+    /// or the short form in quotes
+    #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
+    machine: Option<String>,
+
+    /// With a load by name: sets of rules, with commas between them [default: linux-6.12,linux-6.18,rfc-2026-owned,nearpage]
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = named_models())]
+    rules: Vec<Model>,
+
+    /// With a load by name: CPUs that run it [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    cpus: Option<u32>,
+
+    /// With a load by name: model time of each CPU, about [default: 0.25]
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    seconds: Option<f64>,
 
     /// With `sweep NAME`: all combinations of these settings; values are a list or a range
     #[arg(long, value_name = "KEY=VALUES")]
@@ -70,11 +90,14 @@ pub struct LabArgs {
 }
 
 const AFTER_HELP: &str = "\
+Loads by name, on a machine of yours: `lab LOAD --machine MACHINE --rules A,B,C [--cpus N] [--seconds S]`. LOAD is build,
+exit, one-way, purge, fill, random, pagecache or faults: `lab` alone says what each does, and where its numbers come from.
+
 A figure of the model is `within` its tolerance, `off by` more, or a `known-miss`: listed with a reason. Exit
 status 1: something is off that is not listed, or does not hold. `sweep` and `costs` are reserved words; a
 file of that name is `./sweep`.
 
-JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\"}]
+JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\", \"notes\"}]
   rows[]             row, column, reference, model, verdict, tolerance (what is accepted)
   holds[]            what, value, ok
   counts             by name
@@ -171,11 +194,17 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
         _ => (&*arguments.scenarios, false),
     };
     check_sweep(arguments, names, is_sweep)?;
+    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
     check_standard_input(arguments, names)?;
-    let scenarios = scenarios(names).map_err(|error| match is_sweep {
-        true => LabFailure::from(error),
-        false => with_all_names(error).into(),
-    })?;
+    let loads = loads(names);
+    check_loads(arguments, names, &loads)?;
+    let scenarios = match (&machine, loads.is_empty()) {
+        (Some(machine), false) => arguments.loads(&loads, machine)?,
+        _ => scenarios(names).map_err(|error| match is_sweep {
+            true => LabFailure::from(error),
+            false => with_all_names(error).into(),
+        })?,
+    };
     check_loop(arguments, &scenarios)?;
     let costs = arguments.costs.as_deref().map(input::costs).transpose();
     let costs = costs.map_err(LabFailure::from)?;
@@ -193,6 +222,11 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
             }
             Entry::Bulk => bulk(arguments.single_loop.unwrap_or(SingleLoop::Exact))?,
             Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
+            Entry::Load(scenario, notes) => {
+                let mut report = simulate(scenario, arguments, costs.as_ref())?;
+                report.notes.splice(0..0, notes.iter().cloned());
+                report
+            }
         };
         output.print_one(&report)?;
         let mut work = lock(&work);
@@ -208,15 +242,80 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     if failed.is_empty() { Ok(()) } else { Err(LabFailure::Off(failed.join(", ")).into()) }
 }
 
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds from 0.001 to 3600".into())
+}
+
+/// The loads that are named, if nothing else is.
+fn loads(names: &[String]) -> Vec<Load> {
+    let loads = names.iter().map(|name| Load::by_name(name));
+    loads.collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+/// Options of loads go with loads, and loads with a machine.
+fn check_loads(arguments: &LabArgs, names: &[String], loads: &[Load]) -> Result<(), CommandError> {
+    let given = [
+        ("--machine", arguments.machine.is_some()),
+        ("--rules", !arguments.rules.is_empty()),
+        ("--cpus", arguments.cpus.is_some()),
+        ("--seconds", arguments.seconds.is_some()),
+    ];
+    let given = given.into_iter().find(|(_, is_given)| *is_given);
+    if let (Some((option, _)), true) = (given, loads.is_empty()) {
+        let all = Load::ALL.map(Load::name).join(", ");
+        let problem = format!(
+            "{option} goes with loads by name alone: {all}; scenarios have a machine and rules of their own"
+        );
+        return Err(CommandError::Usage(problem));
+    }
+    if !loads.is_empty() && arguments.machine.is_none() {
+        let problem =
+            format!("{} runs on a machine of yours: expected --machine MACHINE", names[0]);
+        return Err(CommandError::Usage(problem));
+    }
+    Ok(())
+}
+
 fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a number of threads, 1 or more".into())
+}
+
+impl LabArgs {
+    /// Loads as scenarios on a machine.
+    fn loads(
+        &self,
+        loads: &[Load],
+        machine: &MachineDescription,
+    ) -> Result<Vec<Entry>, LabFailure> {
+        let rules = match self.rules.is_empty() {
+            true => {
+                vec![Model::LINUX_6_12, Model::LINUX_6_18, Model::RFC_2026_OWNED, Model::NEARPAGE]
+            }
+            false => self.rules.clone(),
+        };
+        let wish = LoadWish {
+            machine,
+            costs: self.costs.as_deref(),
+            rules,
+            cpus: self.cpus.map(|cpus| cpus as usize),
+            seconds: self.seconds,
+            config: nearpage::Config::default(),
+        };
+        let entry = |&load: &Load| {
+            let (scenario, notes) = scenario_of(load, &wish)?;
+            Ok(Entry::Load(Box::new(scenario), notes))
+        };
+        loads.iter().map(entry).collect()
+    }
 }
 
 /// What comes from standard input comes once.
 fn check_standard_input(arguments: &LabArgs, names: &[String]) -> Result<(), CommandError> {
     let of_scenarios = names.iter().filter(|name| *name == STANDARD).count();
     let of_costs = usize::from(arguments.costs.as_deref() == Some(STANDARD));
-    if of_scenarios + of_costs > 1 {
+    let of_machine = usize::from(arguments.machine.as_deref() == Some(STANDARD));
+    if of_scenarios + of_costs + of_machine > 1 {
         return Err(CommandError::Usage("standard input (-) can be read once".into()));
     }
     Ok(())
@@ -251,6 +350,8 @@ fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<
 /// What a name stands for.
 enum Entry {
     Simulated(Box<Scenario>),
+    /// A load by name, and what had to be assumed.
+    Load(Box<Scenario>, Vec<String>),
     /// Real memory.
     Bulk,
 }
@@ -258,14 +359,14 @@ enum Entry {
 impl Entry {
     fn name(&self) -> &str {
         match self {
-            Self::Simulated(scenario) => &scenario.name,
+            Self::Simulated(scenario) | Self::Load(scenario, _) => &scenario.name,
             Self::Bulk => comparison::NAME,
         }
     }
 
     fn scenario(&self) -> Option<&Scenario> {
         match self {
-            Self::Simulated(scenario) => Some(scenario),
+            Self::Simulated(scenario) | Self::Load(scenario, _) => Some(scenario),
             Self::Bulk => None,
         }
     }
@@ -301,11 +402,15 @@ fn print_costs(arguments: &LabArgs) -> Result<(), CommandError> {
     let is_unchanged = arguments.over.is_empty()
         && arguments.single_loop.is_none()
         && arguments.costs.is_none()
-        && arguments.threads.is_none();
+        && arguments.threads.is_none()
+        && arguments.machine.is_none()
+        && arguments.rules.is_empty()
+        && arguments.cpus.is_none()
+        && arguments.seconds.is_none();
     if !is_plain || !is_unchanged {
         return Err(CommandError::Usage(
             "lab costs prints TOML; it takes none of `--json`, `--csv`, `--report`, `--over`, `--loop`, `--costs`, \
-             `--threads`"
+             `--threads`, `--machine`, `--rules`, `--cpus`, `--seconds`"
                 .into(),
         ));
     }

@@ -2,6 +2,7 @@
 //! other rules, tunables and machines would have done.
 
 mod bound;
+mod changes;
 mod failure;
 mod input;
 mod objects;
@@ -25,6 +26,9 @@ use input::Input;
 use what_if::WhatIfArgs;
 
 pub use failure::ReplayFailure;
+
+pub(super) use changes::lines as change_lines;
+pub(super) use what_if::tunables;
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
 ///
@@ -128,7 +132,8 @@ JSON (--json):
                                moment, of quantities that have one
   trace                        what was met: events, lost events, frees told twice, failed allocations, ...; the
                                window; unlogged_allocs by zone
-  what_if                      null, or the totals recorded, predicted and what_if, cpus and costs
+  what_if                      null, or the totals recorded, predicted and what_if, cpus and costs; changes: machine,
+                               rules, settings[] (key, before, after, no_effect), sizes[], fallback[], cpus, repeat
   objects                      null, or how slab events went together, and a column of counts for each machine
   explain                      null, or the lines of --explain
   open_loop                    what that means
@@ -139,8 +144,8 @@ JSON (--json):
   lacks_after                  whether after/zoneinfo is missing or empty
   lacks_flows                  whether the window has no event of refills and drains
   changed_zones[]              where, managed_before, managed_after: zones whose memory came or went
-  rules[]                      if --model is given several times, the totals of each: model, totals, lost_frees,
-                               refused_allocs
+  rules[]                      if --model is given several times, the totals of each: model, totals, changes,
+                               lost_frees, refused_allocs
 
 JSON (--bound --json):
   schema                       1
@@ -200,6 +205,11 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     arguments.print(&report)?;
     written?;
     Ok(())
+}
+
+/// Opens a bundle; - is standard input.
+pub(super) fn open_bundle(path: &Path) -> Result<nearpage_replay::Bundle, ReplayFailure> {
+    Input { bundle: Some(path), trace: None }.open()
 }
 
 impl ReplayArgs {

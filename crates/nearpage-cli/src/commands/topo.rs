@@ -8,14 +8,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use nearpage::Model;
-use nearpage_bundle::predict::{ModelChoice, Override};
+use nearpage::{Model, Settings};
+use nearpage_bundle::predict::ModelChoice;
 use nearpage_linux::{Binding, StorageInUse};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
+use nearpage_machine::tunable::Override;
 use nearpage_machine::{
     InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
     read_machine, shown,
 };
+
+use serde::Serialize;
 
 use super::{CommandError, environment, input};
 use crate::terminal;
@@ -63,8 +66,8 @@ pub struct TopoArgs {
     #[arg(long, value_name = "NAME", requires = "bundle", conflicts_with_all = ["topology", "numa", "sysroot"])]
     capture: Option<String>,
 
-    /// Replace a recorded setting: vm.watermark_scale_factor=200; --set help lists the settings
-    #[arg(long, value_name = "vm.KEY=VALUE", conflicts_with_all = ["topology", "numa", "sysroot"])]
+    /// Replace a setting of the machine: vm.watermark_scale_factor=200; --set help lists the settings
+    #[arg(long, value_name = "vm.KEY=VALUE", conflicts_with = "verify_placement")]
     set: Vec<String>,
 
     /// The rules; the default is nearpage, and with --bundle auto, by the recorded kernel's version
@@ -123,6 +126,7 @@ JSON (--format json), counted in pages unless a name says otherwise:
                          pageset {batch, high_min, high_max}, stat_threshold
   distances[][]          rows and columns in the order of nodes
   warnings[]             what had to be assumed
+  set[]                  key, before, after: settings that --set replaced
 
 JSON with --verify-placement, counted in the kernel's pages:
   schema                 1
@@ -141,6 +145,7 @@ JSON with --bundle, counted in pages:
   fallback               node: node ids as the kernel logs them
   zonelists              node: fallback and nofallback, zones as NODE:ZONE
   numa_mem_id            cpu: the node that numa_mem_id() answers there
+  set[]                  key, before, after: settings that --set replaced
 
 --format zoneinfo with --bundle has 0 for what does not follow from sizes and settings: free pages, events,
 count, and since 6.7 high; linux-6.12 gets the lines high_min and high_max of 6.18.";
@@ -168,6 +173,8 @@ pub enum Format {
 struct Report {
     description: MachineDescription,
     plan: Plan,
+    /// Settings that were replaced.
+    set: Vec<Replaced>,
     /// Which pageset storage this process can use, and why.
     storage: StorageInUse,
     /// How it can bind memory, and why.
@@ -187,10 +194,6 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     if let Some(path) = &arguments.bundle {
         return recorded::run(path, arguments, format.unwrap_or(Format::Zoneinfo));
     }
-    if !arguments.set.is_empty() {
-        let problem = "--set is put over what --bundle PATH recorded: expected both";
-        return Err(CommandError::Usage(problem.into()));
-    }
     if let Some(bytes) = arguments.verify_placement {
         return placement::run(bytes, arguments.json);
     }
@@ -208,13 +211,53 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
         Format::Zoneinfo => super::print(&zoneinfo(plan, Unknown::AllFree)),
         Format::Fallback => super::print(&plan.fallback_lines()),
         Format::Numactl => super::print(&numactl(machine)),
-        Format::Json => super::print_json(&report.document()),
+        Format::Json => {
+            super::print_json(&WithSet { document: report.document(), set: &report.set })
+        }
         Format::Dot => super::print(&dot(machine)),
         Format::Hwloc => super::print(&hwloc(machine)),
     }
 }
 
+/// A setting that --set replaced.
+#[derive(Clone, Debug, Serialize)]
+struct Replaced {
+    key: &'static str,
+    before: String,
+    after: String,
+}
+
+impl Replaced {
+    fn all(overrides: &[Override], before: &Plan, after: &Plan) -> Vec<Replaced> {
+        let known = |plan: &Plan| {
+            plan.settings.with(|settings| settings.min_free_kbytes = Some(plan.min_free_kbytes))
+        };
+        let (before, after) = (known(before), known(after));
+        let mut all: Vec<Replaced> = Vec::new();
+        for set in overrides {
+            all.retain(|known| known.key != set.key());
+            let (before, after) = (set.value_in(&before), set.value_in(&after));
+            all.push(Replaced { key: set.key(), before, after });
+        }
+        all
+    }
+}
+
+/// A document with the settings that were replaced.
+#[derive(Serialize)]
+struct WithSet<'a, D> {
+    #[serde(flatten)]
+    document: D,
+    set: &'a [Replaced],
+}
+
 impl TopoArgs {
+    /// What --set replaces.
+    fn overrides(&self) -> Result<Vec<Override>, CommandError> {
+        let read = self.set.iter().map(|given| Override::parse(given)).collect::<Result<_, _>>();
+        read.map_err(|error| CommandError::Usage(format!("--set {error}")))
+    }
+
     /// The machine that the options name; `None` for this machine.
     fn described(&self) -> Result<Option<MachineDescription>, CommandError> {
         Ok(Some(match (&self.topology, &self.sysroot) {
@@ -256,12 +299,19 @@ impl Report {
             return Err(CommandError::Usage(problem));
         }
         let model = choice.for_kernel("").model;
-        let plan = Plan::new(&description, model, lists).map_err(|error| {
-            let place = Place::Input(shown(&description.source).to_string());
-            InputProblem::Setting(error).at(&place)
-        })?;
+        let overrides = arguments.overrides()?;
+        let plan = |overrides: &[Override]| {
+            let change =
+                |settings: &mut Settings| overrides.iter().for_each(|set| set.apply(settings));
+            Plan::with(&description, model, lists, change).map_err(|error| {
+                let place = Place::Input(shown(&description.source).to_string());
+                InputProblem::Setting(error).at(&place)
+            })
+        };
+        let set = Replaced::all(&overrides, &plan(&[])?, &plan(&overrides)?);
+        let plan = plan(&overrides)?;
         let binding = Binding::of_this_process(&environment).to_string();
-        Ok(Report { description, plan, storage, binding })
+        Ok(Report { description, plan, set, storage, binding })
     }
 
     fn document(&self) -> MachineDocument<'_> {
@@ -276,6 +326,7 @@ impl Report {
             process: Some((self.storage.to_string(), &self.binding)),
             machine: &self.description.machine,
             plan: &self.plan,
+            set: &self.set,
             warnings: &self.description.warnings,
         }
     }

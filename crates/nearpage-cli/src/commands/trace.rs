@@ -1,5 +1,6 @@
 //! `nearpage trace`: traces for other tools, and twins.
 
+mod summary;
 mod twin;
 
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ enum Action {
     /// Write a timeline: pages, refills, drains, marks of zones and stalls as tracks
     Export(ExportArgs),
     Twin(twin::TwinArgs),
+    Summary(summary::SummaryArgs),
 }
 
 /// `nearpage trace export`.
@@ -120,6 +122,7 @@ pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
     let arguments = match &arguments.action {
         Action::Export(arguments) => arguments,
         Action::Twin(arguments) => return twin::run(arguments),
+        Action::Summary(arguments) => return summary::run(arguments),
     };
     check(arguments)?;
     Ok(export(arguments)?).and_then(|document| tell(arguments, &document))

@@ -515,7 +515,8 @@ fn without_a_name_scenarios_are_listed() {
 #[test]
 fn an_unknown_scenario_is_answered_with_all_that_the_list_has() {
     let list = String::from_utf8(lab().output().expect("it runs").stdout).expect("text");
-    let names = list.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let scenarios = list.lines().skip(1).take_while(|line| !line.starts_with("Loads "));
+    let names = scenarios.filter_map(|line| line.split_whitespace().next());
     let known = names.collect::<Vec<_>>().join(", ");
     let error = |arguments: &[&str]| {
         let output = lab().args(arguments).output().expect("it runs");
@@ -595,4 +596,85 @@ fn endless_files_and_unknown_costs_are_refused() {
     }
     let output = lab().args(["thp-then-order0", "--costs", "nosuch"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("altix-sn2, "), "{output:?}");
+}
+
+const MACHINE: &str = "--numa 1G,cpus=0-3 --numa 1G,cpus=4-7";
+
+#[test]
+fn a_load_by_name_runs_on_a_machine_of_ones_own() {
+    let run = |more: &[&str]| -> Value {
+        let output = lab()
+            .args(["purge", "--machine", MACHINE, "--rules", "linux-6.12,nearpage", "--json"])
+            .args(more)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let pages = |report: &Value, rules: &str| {
+        report[0]["counts"][&format!("purge, {rules}: pages")].as_f64().unwrap()
+    };
+    let whole = run(&["--seconds", "0.02"]);
+    assert!(pages(&whole, "linux-6.12") > 0.0 && pages(&whole, "nearpage") > 0.0);
+    let notes = whole[0]["notes"].to_string();
+    assert!(notes.contains("numbers: ") && notes.contains("no table of costs is given"), "{notes}");
+    let few = run(&["--seconds", "0.02", "--cpus", "2"]);
+    assert!(pages(&few, "linux-6.12") < pages(&whole, "linux-6.12"));
+    let longer = run(&["--seconds", "0.04"]);
+    assert!(pages(&longer, "linux-6.12") > pages(&whole, "linux-6.12"));
+}
+
+#[test]
+fn options_of_loads_go_with_loads() {
+    for (arguments, expected) in [
+        (&["build"][..], "expected --machine MACHINE"),
+        (&["thp-then-order0", "--machine", MACHINE], "--machine goes with loads by name alone"),
+        (&["thp-then-order0", "--rules", "nearpage"], "--rules goes with loads by name alone"),
+        (&["fill", "--machine", MACHINE, "--cpus", "9"], "expected 1 to 8"),
+        (&["fill", "--machine", MACHINE, "--seconds", "0"], "expected seconds from"),
+    ] {
+        let output = lab().args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_sweep_runs_the_rules_of_its_scenario_and_tells_what_does_nothing() {
+    let text = r#"schema = 1
+name = "own"
+title = "own"
+[machine]
+costs = "amd-1s64"
+nodes = [{ ids = "0", cpus_each = 4, memory = "512M" }]
+distance = { other = 20 }
+[variants]
+models = ["linux-6.12", "nearpage"]
+[[workload.contention]]
+name = "fill"
+fill = { processes = 4, memory = "16M", rounds = 2 }
+free_ns = 60.0
+page_ns = 500.0
+"#;
+    let (_folder, path) = file(text);
+    let sweep = ["sweep", &path, "--over", "pcp.batch_scale_max=0,5"];
+    let output = lab().args(sweep).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("model=linux-6.12, pcp.batch_scale_max=5"), "{text}");
+    assert!(text.contains("model=nearpage, pcp.batch_scale_max=0"), "{text}");
+    let why = "pcp.batch_scale_max has no effect under the rules nearpage: they have no batches";
+    assert!(text.contains(why), "{text}");
+}
+
+/// What a table of costs lacks is taken from the nearest one, and told.
+#[test]
+fn all_tables_of_costs_run_a_hog() {
+    for costs in ["amd-1s64", "amd-8x6", "hp-sx2000", "intel-2s224", "intel-8s160"] {
+        let (_folder, path) = file(&SMALL.replace("altix-sn2", costs).replace(", \"1G\"", ""));
+        let output = lab().arg(&path).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{costs}: {output:?}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("costs: fault_ns is that of "), "{costs}: {text}");
+    }
 }

@@ -230,3 +230,34 @@ fn a_twin_beside_a_second_recording_tells_both_distances() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+fn summary(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_nearpage");
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(["trace", "summary"]).args(arguments).output().unwrap()
+}
+
+/// The counts of a summary are those of the lines of the trace.
+#[test]
+fn a_summary_counts_what_the_trace_has() {
+    let document = json(&summary(&[BUNDLE, "--json"]));
+    let text = trace_text();
+    let lines = |name: &str| text.lines().filter(|line| line.contains(name)).count() as u64;
+    let requests = &document["requests"];
+    let count = |name: &str| requests[name].as_u64().unwrap();
+    assert_eq!(count("allocs"), lines(" mm_page_alloc: "));
+    assert_eq!(count("frees"), lines(" mm_page_free: "));
+    assert_eq!(count("alloc_freed") + count("alloc_only") + count("failed"), count("allocs"));
+    assert_eq!(count("alloc_freed") + count("free_only"), count("frees"));
+    let groups = document["groups"].as_array().unwrap();
+    let sum = |name: &str| groups.iter().map(|group| group[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("allocs") + sum("failed"), count("allocs"));
+    assert_eq!(sum("frees"), count("frees"));
+    assert_eq!(sum("freed"), count("alloc_freed"));
+    let by_order = json(&summary(&[BUNDLE, "--by", "order", "--json"]));
+    assert_eq!(by_order["requests"], document["requests"]);
+    let shown = String::from_utf8(summary(&[BUNDLE, "--top", "1"]).stdout).unwrap();
+    assert!(shown.contains("more (--top N, --json)"), "{shown}");
+    let sites = String::from_utf8(summary(&[BUNDLE, "--by", "site"]).stdout).unwrap();
+    assert!(sites.contains("no event has a call chain"), "{sites}");
+}

@@ -26,3 +26,128 @@ fn all_columns_count_alike() {
     }
     assert_eq!(what_if["predicted"], what_if["what_if"]);
 }
+
+/// Settings act on another machine as they do on the recorded one.
+#[test]
+fn settings_act_on_other_machines() {
+    for machine in [&["--cpus", "6"][..], &["--topology", "--numa 3G,cpus=0-3 --numa 3G"]] {
+        let holds = |fraction: &str| {
+            let set = format!("vm.percpu_pagelist_high_fraction={fraction}");
+            let report = asked(&[machine, &["--set", &set]].concat());
+            let what_if = &report["what_if"];
+            assert!(what_if["changes"]["machine"]["name"].is_string());
+            let setting = &what_if["changes"]["settings"][0];
+            assert_eq!((&setting["before"], &setting["after"]), (&"0".into(), &fraction.into()));
+            assert!(what_if["unchanged"]["lock_acquisitions"].is_u64());
+            what_if["what_if"]["lock_acquisitions"].as_u64().unwrap()
+        };
+        assert!(holds("100000") > holds("8"), "{machine:?}");
+    }
+}
+
+#[test]
+fn what_did_nothing_is_told() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let text = stdout(&["replay", bundle, "--model", "nearpage", "--set", "pcp.batch_scale_max=0"]);
+    let why = "pcp.batch_scale_max has no effect under the rules nearpage: they have no batches\n";
+    assert!(text.contains(why), "{text}");
+    let sweep = stdout(&["replay", "sweep", bundle, "--over", "pcp.below_high=on,off"]);
+    assert!(sweep.contains("pcp.below_high: no figure depends on it"), "{sweep}");
+}
+
+fn positions(text: &str, titles: &[&str]) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let place = |title: &&str| lines.iter().position(|line| line == title);
+    titles.iter().map(|title| place(title).unwrap_or_else(|| panic!("{title}: {text}"))).collect()
+}
+
+const PARTS: [&str; 4] =
+    ["What changes", "Answer", "Recorded, now, then", "What the model leaves out"];
+
+#[test]
+fn a_whatif_says_what_changes_the_answer_a_table_and_what_is_left_out() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let change = ["whatif", bundle, "--change", "pcp.batch_scale_max=0", "--starts", "2"];
+    let text = stdout(&change);
+    assert!(positions(&text, &PARTS).is_sorted(), "{text}");
+    assert!(text.contains("pcp.batch_scale_max: 5 -> 0"), "{text}");
+    let document: Value =
+        serde_json::from_str(&stdout(&[&change[..], &["--json"]].concat())).unwrap();
+    let then = &document["then"][0];
+    let count = |of: &Value| of["lock_acquisitions"].as_f64().unwrap();
+    let ratio = then["ratios"]["holds"]["ratio"].as_f64().unwrap();
+    assert_eq!(ratio, count(&then["totals"]) / count(&document["now"]));
+    let range = then["ratios"]["holds"]["range"].as_array().unwrap();
+    assert!(range[0].as_f64().unwrap() <= ratio && ratio <= range[1].as_f64().unwrap());
+    assert_eq!(document["starts"], 2);
+    // The same engine answers `replay --set`.
+    let replayed = asked(&["--set", "pcp.batch_scale_max=0"]);
+    assert_eq!(replayed["what_if"]["what_if"], then["totals"]);
+    assert_eq!(replayed["what_if"]["recorded"], document["recorded"]);
+}
+
+#[test]
+fn a_card_fits_into_a_mail_and_a_page_has_the_same() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let machine = "--numa 4G,cpus=0-7 --numa 0,cpus=8-11 --numa 4G,cpus=12-15";
+    let rules = "linux-6.12,rfc-2026-owned,nearpage";
+    let asked = [
+        "whatif",
+        bundle,
+        "--machine",
+        machine,
+        "--rules",
+        rules,
+        "--change",
+        "vm.min_free_kbytes=9999",
+    ];
+    let card = stdout(&[&asked[..], &["--card", "--report", page.to_str().unwrap()]].concat());
+    assert!(card.lines().count() <= 25, "{card}");
+    assert!(positions(&card, &PARTS).is_sorted(), "{card}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in PARTS {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_whatif_without_a_change_is_refused() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    for (arguments, expected) in [
+        (&["whatif", bundle][..], "nothing is changed"),
+        (&["whatif", bundle, "--repeat", "2"], "--repeat needs a machine"),
+        (&["whatif", bundle, "--change", "vm.x=1"], "--change vm.x=1"),
+        (&["whatif", "build", "--rules", "nearpage"], "expected --machine"),
+        (
+            &["whatif", "build", "--machine", "--numa 1G,cpus=0-1", "--rules", "nearpage"],
+            "nothing is changed",
+        ),
+        (
+            &["whatif", "fill", "--machine", "--numa 1G,cpus=0-1", "--change", "pcp.batch=1"],
+            "sizes of pagesets follow",
+        ),
+    ] {
+        let output = super::nearpage(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_load_by_name_has_its_waits_compared() {
+    let machine = "--numa 1G,cpus=0-3 --numa 1G,cpus=4-7";
+    let asked =
+        ["whatif", "faults", "--machine", machine, "--change", "pcp.batch_scale_max=0", "--json"];
+    let document: Value = serde_json::from_str(&stdout(&asked)).unwrap();
+    let most = |of: &Value| of["most_pages_per_hold"].as_f64().unwrap();
+    assert!(most(&document["then"][0]) < most(&document["now"]), "{document}");
+    assert_eq!(document["now"]["rules"], "linux-6.18");
+    assert_eq!(document["changes"][0]["key"], "pcp.batch_scale_max");
+}

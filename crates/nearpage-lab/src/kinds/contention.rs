@@ -263,6 +263,7 @@ impl Bench<'_> {
                     pages: work.bytes / self.work.scale / self.machine.page_bytes(),
                     rounds: work.rounds,
                     leave_together: work.leave_together,
+                    shuffled_by: work.is_shuffled.then_some(self.seed),
                     bystanders: bystanders.map(|(cpu, _)| cpu).collect(),
                     bystander_pages: BYSTANDER_PAGES,
                     page_ps,

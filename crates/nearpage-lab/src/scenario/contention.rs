@@ -57,6 +57,8 @@ pub struct FillWork {
     pub rounds: u64,
     /// Whether they free at the same time.
     pub leave_together: bool,
+    /// Whether they free in random order.
+    pub is_shuffled: bool,
     /// CPUs after those which fill and free a little meanwhile.
     pub bystanders: usize,
 }
@@ -203,7 +205,7 @@ impl FillTable {
         }
         let Self { leave_together, bystanders, .. } = self;
         let rounds = at_least_one("rounds", &self.rounds)?;
-        Ok(FillWork { processes, bytes, rounds, leave_together, bystanders })
+        Ok(FillWork { processes, bytes, rounds, leave_together, is_shuffled: false, bystanders })
     }
 }
 

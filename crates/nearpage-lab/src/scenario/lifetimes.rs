@@ -89,13 +89,22 @@ pub(super) fn percent_of(key: &str, value: &Spanned<u32>) -> Checked<u32> {
     }
 }
 
+/// The groups of a recording that comes along: gcc, container.
+pub(crate) fn groups_of(name: &str) -> Option<Vec<Vec<Lifetime>>> {
+    let text = match name {
+        "gcc" => lifetimes::GCC,
+        "container" => lifetimes::CONTAINER,
+        _ => return None,
+    };
+    lifetimes::parse(text).ok()
+}
+
 /// The recording of a name, or in a file.
 pub(super) fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
     let name = trace.get_ref();
     let read;
     let text = match name.as_str() {
-        "gcc" => lifetimes::GCC,
-        "container" => lifetimes::CONTAINER,
+        "gcc" | "container" => return Ok(groups_of(name).expect("both come along")),
         _ => {
             let accepted = "accepted: gcc, container, or a file";
             let refused = |error: LabError| format!("trace {error}; {accepted}");

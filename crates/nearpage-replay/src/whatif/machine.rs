@@ -10,8 +10,8 @@ use nearpage_machine::plan::{Lists, Plan};
 use super::wish::Wish;
 use crate::error::ReplayError;
 use crate::start::{Start, StartPageset, StartZone};
-use crate::tunable::Tunable;
 use crate::zones::ZoneMap;
+use nearpage_machine::tunable::Tunable;
 
 /// The start state: that of the recorded machine under other rules, or another machine with all memory free.
 ///
@@ -22,32 +22,41 @@ pub(crate) fn start_of(input: &str, recorded: &Start, wish: &Wish) -> Result<Sta
     let mut model = wish.model.unwrap_or(recorded.model);
     wish.tunables.iter().for_each(|tunable| tunable.apply_to_model(&mut model));
     model.zonelist_cache = wish.zonelist_cache.unwrap_or(model.zonelist_cache);
-    let mut settings = recorded.settings.with(|changed| changed.movable_min = model.movable_min);
-    let mut is_sized = false;
-    for tunable in &wish.tunables {
-        if let Tunable::Kernel(change) = tunable {
-            change.apply(&mut settings);
-            is_sized = true;
-        }
-    }
-    settings.check().map_err(|source| ReplayError::Settings { input: input.into(), source })?;
+    let kernel = wish.tunables.iter().filter_map(|tunable| match tunable {
+        Tunable::Kernel(change) => Some(change),
+        _ => None,
+    });
+    let change = |settings: &mut Settings| kernel.clone().for_each(|change| change.apply(settings));
     let mut start = match &wish.machine {
-        Some(machine) => elsewhere(input, machine, model, settings)?,
-        None => Start { model, boost_factor: settings.watermark_boost_factor, ..recorded.clone() },
+        Some(machine) => elsewhere(input, machine, model, change)?,
+        None => here(input, recorded, model, change)?,
     };
-    if wish.machine.is_none() {
-        let divided = start.divided(model.zone_instances);
-        is_sized |= divided.is_some();
-        start = divided.unwrap_or(start);
-        if is_sized {
-            resize(&mut start, &settings);
-        }
-    }
     for zone in &mut start.zones {
         for pageset in &mut zone.pagesets {
             wish.tunables.iter().for_each(|tunable| tunable.apply_to_sizes(&mut pageset.sizes));
             pageset.high = pageset.high.max(pageset.sizes.high_min).min(pageset.sizes.high_max);
         }
+    }
+    Ok(start)
+}
+
+/// The recorded machine under other rules and settings.
+fn here(
+    input: &str,
+    recorded: &Start,
+    model: Model,
+    change: impl FnOnce(&mut Settings),
+) -> Result<Start, ReplayError> {
+    let unchanged = recorded.settings.with(|changed| changed.movable_min = model.movable_min);
+    let settings = unchanged.with(change);
+    settings.check().map_err(|source| ReplayError::Settings { input: input.into(), source })?;
+    let boost_factor = settings.watermark_boost_factor;
+    let whole = Start { model, boost_factor, settings, ..recorded.clone() };
+    let divided = whole.divided(model.zone_instances);
+    let is_sized = divided.is_some() || settings != unchanged;
+    let mut start = divided.unwrap_or(whole);
+    if is_sized {
+        resize(&mut start, &settings);
     }
     Ok(start)
 }
@@ -92,10 +101,10 @@ fn elsewhere(
     input: &str,
     machine: &MachineDescription,
     model: Model,
-    settings: Settings,
+    change: impl FnOnce(&mut Settings),
 ) -> Result<Start, ReplayError> {
-    let plan = Plan::new(machine, model, Lists::Boot)
-        .map_err(|error| refused(input, error.to_string()))?;
+    let plan = Plan::with(machine, model, Lists::Boot, change)
+        .map_err(|source| ReplayError::Settings { input: input.into(), source })?;
     if machine.topology.nodes.iter().all(|node| node.cpus.is_empty()) {
         return Err(refused(input, format!("{} has no CPUs", machine.source)));
     }
@@ -132,8 +141,9 @@ fn elsewhere(
         zones,
         map: ZoneMap::new(&spans),
         page_shift: machine.machine.page_bytes.trailing_zeros(),
-        boost_factor: settings.watermark_boost_factor,
-        settings,
+        boost_factor: plan.settings.watermark_boost_factor,
+        settings: plan.settings.with(|known| known.min_free_kbytes = Some(plan.min_free_kbytes)),
+        kernel: machine.machine.settings.clone(),
         cache_slices: Vec::new(),
     })
 }

@@ -5,7 +5,7 @@ use nearpage::rules::CacheRule;
 use nearpage_machine::MachineDescription;
 
 use crate::cpus::CpuRule;
-use crate::tunable::Tunable;
+use nearpage_machine::tunable::Tunable;
 
 /// What is to be different.
 #[derive(Clone, Debug, Default)]
@@ -32,5 +32,16 @@ impl Wish {
             && self.zonelist_cache.is_none()
             && self.machine.is_none()
             && self.repeat <= 1
+    }
+
+    /// The same without other rules and settings.
+    pub(crate) fn machine_alone(&self) -> Wish {
+        let Wish { machine, cpus, repeat, .. } = self;
+        Wish { machine: machine.clone(), cpus: *cpus, repeat: *repeat, ..Wish::default() }
+    }
+
+    /// Whether rules and settings are those of the recorded kernel.
+    pub(crate) fn is_of_machine_alone(&self) -> bool {
+        self.model.is_none() && self.tunables.is_empty() && self.zonelist_cache.is_none()
     }
 }

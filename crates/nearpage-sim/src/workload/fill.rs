@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use fastrand::Rng;
 use nearpage::{CpuId, Gfp, Order, Pfn, Request};
 
 use super::ticks;
@@ -24,6 +25,8 @@ pub struct Fill {
     pub rounds: u64,
     /// Whether they wait for each other before they free.
     pub leave_together: bool,
+    /// If they free in random order, the seed of it; else first come, first go.
+    pub shuffled_by: Option<u64>,
     /// Each runs one bystander, until the others have ended.
     pub bystanders: Vec<CpuId>,
     /// Pages of a bystander.
@@ -153,6 +156,9 @@ impl Shared<'_> {
             self.note(|sum| sum.pages += pages.len() as u64);
             if work.leave_together {
                 self.wait_for_all(sim);
+            }
+            if let Some(seed) = work.shuffled_by {
+                Rng::with_seed(seed.wrapping_add(index)).shuffle(&mut pages);
             }
             let start_ps = sim.world.now_ps();
             self.free(sim, &mut pages);

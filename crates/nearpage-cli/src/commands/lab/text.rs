@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use nearpage_bench::comparison;
+use nearpage_lab::load::Load;
 use nearpage_lab::report::Row;
 use nearpage_lab::{LabError, Report, catalog};
 
@@ -13,6 +14,16 @@ pub(super) fn list() -> Result<String, LabError> {
         text += &format!("  {name:<20} {}\n", catalog::scenario(name)?.title);
     }
     text += &format!("  {:<20} {}\n", comparison::NAME, comparison::TITLE);
+    text += "Loads on a machine of yours (`nearpage lab LOAD --machine MACHINE --rules A,B,C`):\n";
+    for load in Load::ALL {
+        text += &format!(
+            "  {:<20} {}\n  {:<20} numbers: {}\n",
+            load.name(),
+            load.about(),
+            "",
+            load.source()
+        );
+    }
     Ok(text)
 }
 

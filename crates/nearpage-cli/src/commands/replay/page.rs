@@ -4,7 +4,7 @@ use nearpage_replay::{Machine, PagesetSeries, Report, SeriesPoint, ZoneSeries};
 use nearpage_report::replay::{ReplayPage, WhatIfTable, page_of};
 use nearpage_report::{Lines, MachineView, Origin, Series, Shade};
 
-use super::{objects, text};
+use super::{changes, objects, text};
 
 /// The page.
 pub(super) fn render(report: &Report) -> String {
@@ -13,10 +13,12 @@ pub(super) fn render(report: &Report) -> String {
     text::heading(&mut heading, report);
     let view = |machine: &Machine| MachineView::of_topology(&machine.topology, machine.page_shift);
     let what_if = report.what_if.as_ref().map(|answer| {
-        let cpus = answer.cpus.as_deref().map(|cpus| format!(", CPUs: {cpus}"));
-        let title = format!("model {}{}", answer.model, cpus.unwrap_or_default());
+        let title = format!("model {}", answer.model);
         let machine = answer.machine.as_ref().map(view);
-        WhatIfTable { title, rows: text::what_if_rows(answer), machine }
+        let mut changes = changes::lines(&answer.changes);
+        changes.extend(answer.no_difference.clone());
+        let columns = text::what_if_columns(answer).iter().map(|(name, _)| *name).collect();
+        WhatIfTable { title, changes, columns, rows: text::what_if_rows(answer), machine }
     });
     let zones = report.series.zones.iter().map(free_pages);
     let page = ReplayPage {

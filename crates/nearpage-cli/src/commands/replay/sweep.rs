@@ -80,6 +80,9 @@ fn text(sweep: &Sweep) -> String {
             point.model_ms.unwrap_or(0.0)
         );
     }
+    for note in &sweep.notes {
+        let _ = writeln!(out, "{note}");
+    }
     let _ = writeln!(
         out,
         "* no other has fewer lock holds and fewer pages per hold. Ratio: to the fewest holds that would do with as much \

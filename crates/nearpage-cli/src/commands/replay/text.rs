@@ -6,7 +6,7 @@ use std::fmt::Write;
 use nearpage::Reason;
 use nearpage_replay::{Report, Row, RuleTotals, Totals, WhatIf};
 
-use super::objects;
+use super::{changes, objects};
 
 /// Of a trace that may be a part of another recording.
 pub(super) const UNPROVEN: &str =
@@ -40,6 +40,11 @@ pub(super) fn render(report: &Report) -> String {
     );
     if let Some(answer) = &report.what_if {
         what_if(&mut out, answer);
+    }
+    if let (None, Some(of)) = (&report.what_if, report.rules.first()) {
+        for line in changes::lines(&of.changes) {
+            let _ = writeln!(out, "{line}");
+        }
     }
     for of in &report.rules {
         let RuleTotals { model, totals, .. } = of;
@@ -191,12 +196,23 @@ fn pagesets(out: &mut String, report: &Report) {
 
 fn what_if(out: &mut String, answer: &WhatIf) {
     let _ = writeln!(out, "\nwhat if: model {}", answer.model);
-    if let Some(cpus) = &answer.cpus {
-        let _ = writeln!(out, "CPUs: {cpus}");
+    for line in changes::lines(&answer.changes) {
+        let _ = writeln!(out, "{line}");
     }
-    let _ = writeln!(out, "{:<34} {:>14} {:>14} {:>14}", "", "recorded", "model", "what if");
-    for (what, [recorded, model, other]) in what_if_rows(answer) {
-        let _ = writeln!(out, "{what:<34} {recorded:>14} {model:>14} {other:>14}");
+    let columns = what_if_columns(answer);
+    let line = |what: &str, cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>14}")).collect();
+        format!("{what:<34} {}\n", cells.join(" "))
+    };
+    out.push_str(&line(
+        "",
+        &columns.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>(),
+    ));
+    for (what, cells) in what_if_rows(answer) {
+        out.push_str(&line(&what, &cells));
+    }
+    if let Some(why) = &answer.no_difference {
+        let _ = writeln!(out, "all figures are as without the change: {why}");
     }
     let _ = writeln!(
         out,
@@ -205,37 +221,49 @@ fn what_if(out: &mut String, answer: &WhatIf) {
     );
 }
 
-/// What each row is, and its figures: recorded, model, what if.
-pub(super) fn what_if_rows(answer: &WhatIf) -> Vec<(String, [String; 3])> {
-    let all = [&answer.recorded, &answer.predicted, &answer.what_if];
-    let mut rows = Vec::new();
-    let mut add = |what: &str, values: [Option<u64>; 3]| {
-        let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
-        rows.push((what.to_owned(), values.map(show)));
+/// The columns of a what-if: their names, and whose totals they are.
+pub(super) fn what_if_columns(answer: &WhatIf) -> Vec<(&'static str, &Totals)> {
+    let unchanged = answer.unchanged.as_ref().map(|totals| ("other machine", totals));
+    let recorded = [("recorded", &answer.recorded), ("model", &answer.predicted)];
+    recorded.into_iter().chain(unchanged).chain([("what if", &answer.what_if)]).collect()
+}
+
+/// What each row is, and its figure in each column.
+pub(super) fn what_if_rows(answer: &WhatIf) -> Vec<(String, Vec<String>)> {
+    let columns = what_if_columns(answer);
+    let all: Vec<&Totals> = columns.iter().map(|(_, totals)| *totals).collect();
+    let each = |of: &dyn Fn(&Totals) -> Option<u64>| -> Vec<Option<u64>> {
+        all.iter().map(|totals| of(totals)).collect()
     };
-    add("zone-lock acquisitions", all.map(|of| of.lock_acquisitions));
-    add("most pages per hold", all.map(|of| of.most_pages_per_hold));
-    add("refills", all.map(|of| Some(of.refills)));
-    add("refill pages", all.map(|of| Some(of.refill_pages)));
-    add("drains", all.map(|of| Some(of.drains)));
-    add("drain pages", all.map(|of| Some(of.drain_pages)));
+    let mut rows = Vec::new();
+    let mut add = |what: &str, values: Vec<Option<u64>>| {
+        let show = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        rows.push((what.to_owned(), values.into_iter().map(show).collect()));
+    };
+    add("zone-lock acquisitions", each(&|of| of.lock_acquisitions));
+    add("most pages per hold", each(&|of| of.most_pages_per_hold));
+    add("refills", each(&|of| Some(of.refills)));
+    add("refill pages", each(&|of| Some(of.refill_pages)));
+    add("drains", each(&|of| Some(of.drains)));
+    add("drain pages", each(&|of| Some(of.drain_pages)));
     let nodes: BTreeSet<u32> = all.iter().flat_map(|of| of.pages_by_node.keys()).copied().collect();
     for node in nodes {
-        add(&format!("pages of node {node}"), all.map(|of| of.pages_by_node.get(&node).copied()));
+        add(&format!("pages of node {node}"), each(&|of| of.pages_by_node.get(&node).copied()));
     }
     for reason in Reason::ALL.map(Reason::name) {
         let pages = |of: &Totals| of.pages_by_reason.get(reason).copied();
-        if [all[1], all[2]].iter().any(|of| pages(of) != Some(0)) {
-            add(&format!("pages from elsewhere: {reason}"), all.map(pages));
+        if all[1..].iter().any(|of| pages(of) != Some(0)) {
+            add(&format!("pages from elsewhere: {reason}"), each(&pages));
         }
     }
     let mean = |of: &Totals| of.kept_pages_mean.map(|pages| pages.round() as u64);
-    add("pages in pagesets, mean over time", all.map(mean));
-    add("pages in pagesets, most", all.map(|of| of.kept_pages_most));
-    add("pages in pagesets, at the end", all.map(|of| of.kept_pages_end));
-    add("cached bytes at the end", all.map(|of| Some(of.cached_bytes)));
-    add("remote pages", all.map(|of| Some(of.remote_pages)));
+    add("pages in pagesets, mean over time", each(&mean));
+    add("pages in pagesets, most", each(&|of| of.kept_pages_most));
+    add("pages in pagesets, at the end", each(&|of| of.kept_pages_end));
+    add("cached bytes at the end", each(&|of| Some(of.cached_bytes)));
+    add("remote pages", each(&|of| Some(of.remote_pages)));
     let time = |of: &Totals| of.model_ms.map_or("-".into(), |ms| format!("{ms:.2}"));
-    rows.push((format!("model time, ms ({})", answer.costs), all.map(time)));
+    let times = all.iter().map(|of| time(of)).collect();
+    rows.push((format!("model time, ms ({})", answer.costs), times));
     rows
 }

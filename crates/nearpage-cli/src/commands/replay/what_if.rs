@@ -1,18 +1,18 @@
 //! The options of a what-if.
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
 use nearpage::Model;
 use nearpage::rules::CacheRule;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
-use nearpage_machine::{MachineDescription, MachineInput};
+use nearpage_machine::MachineDescription;
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
-use crate::commands::input::{RulesChoice, STANDARD, list_of_keys, models_and_slabs, read_machine};
+use crate::commands::input::{
+    RulesChoice, STANDARD, list_of_keys, models_and_slabs, read_machine_text,
+};
 
 /// What is to be different.
 #[derive(Args, Debug)]
@@ -152,10 +152,7 @@ impl WhatIfArgs {
 
     fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
         Ok(match (self.topology.as_deref(), self.cpus) {
-            (Some(text), _) if text.trim_start().starts_with("--numa") => {
-                Some(MachineDescription::read(&short_form(text))?)
-            }
-            (Some(name), _) => Some(read_machine(Path::new(name))?),
+            (Some(text), _) => Some(read_machine_text(text)?),
             (None, Some(cpus)) => Some(replay.scaled_machine(cpus, self.repeat)?),
             (None, None) => None,
         })
@@ -163,23 +160,6 @@ impl WhatIfArgs {
 }
 
 /// The tunables with their values, a line each.
-pub(super) fn tunables() -> String {
+pub(in crate::commands) fn tunables() -> String {
     list_of_keys(Tunable::keys())
-}
-
-/// The values of `--numa` and `--numa-distance` in a text.
-fn short_form(text: &str) -> MachineInput {
-    let (mut nodes, mut distances) = (Vec::new(), Vec::new());
-    let mut words = text.split_whitespace();
-    while let Some(word) = words.next() {
-        let (key, value) = match word.split_once('=').filter(|(key, _)| key.starts_with("--numa")) {
-            Some((key, value)) => (key, value),
-            None => (word, words.next().unwrap_or_default()),
-        };
-        match key {
-            "--numa-distance" => distances.push(value.to_owned()),
-            _ => nodes.push(value.to_owned()),
-        }
-    }
-    MachineInput::ShortForm { nodes, distances }
 }

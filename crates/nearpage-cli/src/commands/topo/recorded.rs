@@ -3,15 +3,13 @@
 use std::path::Path;
 
 use nearpage::Model;
-use nearpage_bundle::predict::{
-    Override, PredictError, Prediction, PredictionDocument, Wishes, compare,
-};
+use nearpage_bundle::predict::{PredictError, Prediction, PredictionDocument, Wishes, compare};
 use nearpage_bundle::{Capture, RecordedMachine, Recording};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::{Lists, Machine};
 
 use super::text::{RECORDED, Text};
-use super::{Format, TopoArgs};
+use super::{Format, Replaced, TopoArgs, WithSet};
 use crate::commands::{CommandError, input, print, print_json};
 use crate::terminal;
 
@@ -22,14 +20,14 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         let problem = "--bundle predicts what Linux prints: --model takes a linux-* model or auto";
         return Err(CommandError::Usage(problem.into()));
     }
-    let settings = arguments.set.iter().map(|given| Override::parse(given));
-    let settings = settings.collect::<Result<_, _>>();
-    let settings = settings.map_err(|error| CommandError::Usage(format!("--set {error}")))?;
-    let wishes = Wishes { model, settings };
+    let wishes = Wishes { model, settings: arguments.overrides()? };
     let recording = input::read_recording(path)?;
     let capture = recording.capture(arguments.capture.as_deref())?;
     let recorded = capture.machine()?;
     let mut prediction = Prediction::new(&recording, capture, &recorded, &wishes)?;
+    let unchanged = Wishes { settings: Vec::new(), ..wishes.clone() };
+    let unchanged = Prediction::new(&recording, capture, &recorded, &unchanged)?;
+    let set = Replaced::all(&wishes.settings, &unchanged.plan, &prediction.plan);
     if arguments.rebuilt {
         prediction.plan = prediction.rebuilt();
     }
@@ -47,11 +45,13 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
     match format {
         Format::Zoneinfo => print(&zoneinfo(&prediction.plan, Unknown::Zero)),
         Format::Fallback => print(&prediction.plan.fallback_lines()),
-        Format::Json => print_json(&PredictionDocument::new(&prediction)),
+        Format::Json => {
+            print_json(&WithSet { document: PredictionDocument::new(&prediction), set: &set })
+        }
         Format::Numactl => print(&numactl(machine)),
         Format::Dot => print(&dot(machine)),
         Format::Hwloc => print(&hwloc(machine)),
-        Format::Text => print(&text(&recording, machine, &prediction, &warnings).format()),
+        Format::Text => print(&text(&recording, machine, &prediction, &set, &warnings).format()),
     }
 }
 
@@ -59,6 +59,7 @@ fn text<'a>(
     recording: &Recording,
     machine: &'a Machine,
     prediction: &'a Prediction,
+    set: &'a [Replaced],
     warnings: &'a [String],
 ) -> Text<'a> {
     Text {
@@ -67,6 +68,7 @@ fn text<'a>(
         process: None,
         machine,
         plan: &prediction.plan,
+        set,
         warnings,
     }
 }

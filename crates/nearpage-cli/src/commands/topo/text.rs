@@ -7,6 +7,8 @@ use nearpage::{AddressMap, NodeIndex};
 use nearpage_machine::plan::{PlannedNode, PlannedZone};
 use nearpage_machine::{Addresses, Lists, Machine, MachineDescription, Plan, idlist, size};
 
+use super::Replaced;
+
 /// The content of the tables.
 pub(super) struct Text<'a> {
     /// The input's name.
@@ -17,6 +19,8 @@ pub(super) struct Text<'a> {
     pub(super) process: Option<(String, &'a str)>,
     pub(super) machine: &'a Machine,
     pub(super) plan: &'a Plan,
+    /// Settings that were replaced.
+    pub(super) set: &'a [Replaced],
     /// What had to be assumed.
     pub(super) warnings: &'a [String],
 }
@@ -59,10 +63,15 @@ impl Text<'_> {
         let process = self.process.as_ref().map_or(String::new(), |(storage, binding)| {
             format!("Storage   {storage}\nBinding   {binding}\n")
         });
+        let set = self
+            .set
+            .iter()
+            .map(|set| format!("Set       {}: {} -> {}\n", set.key, set.before, set.after));
+        let set: String = set.collect();
         format!(
             "Machine   {}; pages of {}; {}\n\
              Model     {}, zonelists as {lists}; min_free_kbytes {}, watermark_scale_factor {}\n\
-             {process}",
+             {set}{process}",
             self.source,
             size::format(self.machine.page_bytes),
             self.addresses,

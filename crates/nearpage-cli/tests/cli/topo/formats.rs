@@ -100,6 +100,23 @@ fn zoneinfo_has_every_zone_of_every_node() {
 }
 
 #[test]
+fn a_setting_of_any_machine_is_replaced_and_told() {
+    let low = |set: &[&str]| {
+        let document: Value = serde_json::from_str(&format("json", set)).unwrap();
+        let zone = &document["nodes"][0]["zones"][0];
+        (zone["watermarks"]["low"].as_u64().unwrap(), document["set"].clone())
+    };
+    let (before, set) = low(&[]);
+    assert_eq!(set, serde_json::json!([]));
+    let (after, set) = low(&["--set", "vm.watermark_scale_factor=500"]);
+    assert!(after > before, "{after} {before}");
+    let key = "vm.watermark_scale_factor";
+    assert_eq!(set, serde_json::json!([{ "key": key, "before": "10", "after": "500" }]));
+    let text = format("text", &["--set", "vm.watermark_scale_factor=500"]);
+    assert!(text.contains("Set       vm.watermark_scale_factor: 10 -> 500\n"), "{text}");
+}
+
+#[test]
 fn json_has_all_keys() {
     let document: Value = serde_json::from_str(&format("json", &["--rebuilt"])).unwrap();
     let keys = |value: &Value| -> Vec<String> {
@@ -120,6 +137,7 @@ fn json_has_all_keys() {
             "nodes",
             "page_bytes",
             "schema",
+            "set",
             "settings",
             "source",
             "storage",

@@ -1,15 +1,18 @@
-//! Tunables of a what-if: `KEY=VALUE`.
+//! Tunables: settings of a kernel, rules of pagesets and zones, each `KEY=VALUE`.
+
+mod kernel;
 
 use std::str::FromStr;
 
 use nearpage::rules::pagesets::Sizes;
-use nearpage::{Model, PageCount, ZoneInstances};
-use nearpage_bundle::predict::{Override, SettingKey};
+use nearpage::{Model, PageCount, PageblockOwners, ZoneInstances};
+
+pub use kernel::{Override, OverrideError, SettingKey};
 
 /// A tunable with a value. It is read from `KEY=VALUE`; [`Tunable::keys`] lists the keys.
 ///
 /// ```
-/// use nearpage_replay::Tunable;
+/// use nearpage_machine::tunable::Tunable;
 ///
 /// assert_eq!("pcp.batch_scale_max=0".parse(), Ok(Tunable::BatchScaleMax(0)));
 /// let error = "pcp.batch_scale_max=7".parse::<Tunable>().unwrap_err();
@@ -121,8 +124,53 @@ impl FromStr for Tunable {
 }
 
 impl Tunable {
+    /// Its key.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Tunable::Kernel(change) => change.key(),
+            Tunable::BatchScaleMax(_) => "pcp.batch_scale_max",
+            Tunable::Batch(_) => "pcp.batch",
+            Tunable::HighMin(_) => "pcp.high_min",
+            Tunable::HighMax(_) => "pcp.high_max",
+            Tunable::TunesHigh(_) => "pcp.tunes_high",
+            Tunable::BelowHigh(_) => "pcp.below_high",
+            Tunable::FreeHigh(_) => "pcp.free_high",
+            Tunable::ZoneInstances(_) => "zone.instances",
+        }
+    }
+
+    /// Why it does nothing under some rules, whatever its value and the load: the end of a sentence.
+    ///
+    /// ```
+    /// use nearpage::Model;
+    /// use nearpage_machine::tunable::Tunable;
+    ///
+    /// let scale: Tunable = "pcp.batch_scale_max=0".parse()?;
+    /// assert_eq!(scale.idle_under(&Model::NEARPAGE), Some("they have no batches"));
+    /// assert_eq!(scale.idle_under(&Model::LINUX_6_12), None);
+    /// # Ok::<(), nearpage_machine::tunable::TunableError>(())
+    /// ```
+    pub fn idle_under(&self, model: &Model) -> Option<&'static str> {
+        let has_lists_alone = model.owners == PageblockOwners::Nobody;
+        match self {
+            Tunable::BatchScaleMax(_) if model.owners == PageblockOwners::CpusWithMaps => {
+                Some("they have no batches")
+            }
+            Tunable::BelowHigh(_) if !has_lists_alone => {
+                Some("what a CPU keeps does not follow the high mark")
+            }
+            Tunable::BelowHigh(_) if !model.pcp.tunes_high => {
+                Some("the limit of a pageset is fixed")
+            }
+            Tunable::FreeHigh(_) if !has_lists_alone => {
+                Some("no frees in a row empty what a CPU keeps")
+            }
+            _ => None,
+        }
+    }
+
     /// Puts it over the rules.
-    pub(crate) fn apply_to_model(self, model: &mut Model) {
+    pub fn apply_to_model(self, model: &mut Model) {
         match self {
             Tunable::BatchScaleMax(scale) => model.pcp.batch_scale_max = scale,
             Tunable::TunesHigh(on) => model.pcp.tunes_high = on,
@@ -136,15 +184,20 @@ impl Tunable {
         }
     }
 
-    /// Puts it over the sizes of a pageset.
-    pub(crate) fn apply_to_sizes(self, sizes: &mut Sizes) {
+    /// Puts it over the sizes of a pageset. A bound that is put beyond the other one takes it along.
+    pub fn apply_to_sizes(self, sizes: &mut Sizes) {
         match self {
             Tunable::Batch(pages) => sizes.batch = PageCount(pages.0.max(1)),
-            Tunable::HighMin(pages) => sizes.high_min = pages,
-            Tunable::HighMax(pages) => sizes.high_max = pages,
+            Tunable::HighMin(pages) => {
+                sizes.high_min = pages;
+                sizes.high_max = sizes.high_max.max(pages);
+            }
+            Tunable::HighMax(pages) => {
+                sizes.high_max = pages;
+                sizes.high_min = sizes.high_min.min(pages);
+            }
             _ => {}
         }
-        sizes.high_max = sizes.high_max.max(sizes.high_min);
     }
 }
 

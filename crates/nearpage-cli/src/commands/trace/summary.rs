@@ -1,0 +1,211 @@
+//! `nearpage trace summary`: who allocates, and what outlives the trace.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use nearpage_machine::shown;
+use nearpage_replay::Bundle;
+use nearpage_trace::summary::{By, Group, Summarizer, Summary, TYPES};
+use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames, unpacked};
+
+use super::{CommandError, TraceFailure};
+use crate::commands::input::{STANDARD_INPUT, is_standard};
+use crate::commands::interrupt::Interruptible;
+use crate::commands::progress::Bar;
+use crate::commands::{print, print_json};
+
+/// Say who allocates, by task, call site, order, type or flags, and what outlives the trace.
+#[derive(Args, Debug)]
+#[command(after_long_help = AFTER_HELP)]
+pub(super) struct SummaryArgs {
+    /// A bundle, or a trace: ftrace's trace file, trace-cmd report, perf script, trace.dat or perf.data, packed or not; - is standard
+    /// input, a trace
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+
+    /// What groups are
+    #[arg(long, value_enum, default_value_t)]
+    by: ByWhat,
+
+    /// Groups that are shown; --json has all
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+
+    /// Print JSON instead
+    #[arg(long, conflicts_with = "top")]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Call sites need call chains in the text: `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf script`; or ftrace's
+option stacktrace. A site is the first function of the chain that is not the allocator's own. Chains of binary files are not read.
+
+JSON (--json):
+  schema               1
+  events, lost_events, seconds
+  requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
+                       perf kmem stat --page counts them
+  by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
+  with_stack           allocations with a call chain (--by site)
+  groups[]             name, allocs, alloc_pages, failed, freed, freed_pages, lifetime_mean_ns, lifetime_median_ns, left,
+                       left_pages (what outlives the trace), orders[], types[], frees, refill_pages, drain_pages
+
+Examples:
+  nearpage trace summary trace.dat
+  nearpage trace summary BUNDLE --by type
+  perf script | nearpage trace summary - --by site --top 40
+
+Exit status: 0 done, 1 the output could not be written, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
+
+/// `--by`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+enum ByWhat {
+    /// The function that asked, from call chains
+    Site,
+    /// The name of the task
+    #[default]
+    Task,
+    /// Order of the block
+    Order,
+    /// Migratetype of the request
+    Type,
+    /// Flags of the request
+    Gfp,
+}
+
+pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
+    let by = match arguments.by {
+        ByWhat::Site => By::Site,
+        ByWhat::Task => By::Task,
+        ByWhat::Order => By::Order,
+        ByWhat::Type => By::Type,
+        ByWhat::Gfp => By::Gfp,
+    };
+    let summary = summary(&arguments.file, by)?;
+    match arguments.json {
+        true => print_json(&summary),
+        false => print(&text(&arguments.file, &summary, arguments)),
+    }
+}
+
+fn summary(path: &Path, by: By) -> Result<Summary, CommandError> {
+    let failed = |error: TraceFailure| CommandError::Trace(error);
+    if !is_standard(path) {
+        match Bundle::open(path) {
+            Ok(bundle) => {
+                let watched = Interruptible::begin(Bar::percent("trace summary"))?;
+                let summary = bundle.summarize(Summarizer::new(by), &watched);
+                return summary.map_err(|error| failed(error.into()));
+            }
+            // A folder can be nothing else.
+            Err(error) if path.is_dir() => return Err(failed(error.into())),
+            Err(_) => {}
+        }
+    }
+    let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
+    let unreadable =
+        |source| failed(TraceError::Unreadable { input: name.clone(), offset: 0, source }.into());
+    let packed: Box<dyn io::Read> = match is_standard(path) {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).map_err(unreadable)?),
+    };
+    let text = unpacked(packed).map_err(unreadable)?;
+    let summarizer = RefCell::new(Summarizer::new(by));
+    let each = |event: &TraceEvent<'_>| {
+        summarizer.borrow_mut().note(event);
+        Ok::<(), TraceError>(())
+    };
+    let counts =
+        read_trace_with_frames(&name, text, each, |line| summarizer.borrow_mut().frame(line));
+    let counts = counts.map_err(|error| failed(error.into()))?;
+    Ok(summarizer.into_inner().finish(&counts))
+}
+
+fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
+    let mut out = String::new();
+    let Summary { events, lost_events, seconds, requests, groups, .. } = summary;
+    let path = shown(path).to_string();
+    let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost_events} lost");
+    if requests.allocs + requests.frees == 0 {
+        let _ = writeln!(
+            out,
+            "no event of the page allocator: record kmem:mm_page_alloc and kmem:mm_page_free (nearpage record, perf record -e, trace-cmd -e)"
+        );
+        return out;
+    }
+    for (what, count, pages) in [
+        ("allocations", requests.allocs, requests.alloc_pages),
+        ("frees", requests.frees, requests.free_pages),
+        ("allocated and freed", requests.alloc_freed, requests.alloc_freed_pages),
+        ("allocated, not freed", requests.alloc_only, requests.alloc_only_pages),
+        ("freed, not allocated", requests.free_only, requests.free_only_pages),
+        ("allocations that failed", requests.failed, requests.failed_pages),
+    ] {
+        let _ = writeln!(out, "{what:<24} {count:>12} blocks {pages:>12} pages");
+    }
+    let _ = write!(out, "\n{:<8}", "order");
+    TYPES.iter().for_each(|name| {
+        let _ = write!(out, " {name:>12}");
+    });
+    out.push('\n');
+    for (order, counts) in summary.by_order_and_type.iter().enumerate() {
+        if counts.iter().any(|count| *count > 0) {
+            let _ = write!(out, "{order:<8}");
+            counts.iter().for_each(|count| {
+                let _ = write!(out, " {count:>12}");
+            });
+            out.push('\n');
+        }
+    }
+    if arguments.by == ByWhat::Site && summary.with_stack == 0 {
+        let _ = writeln!(
+            out,
+            "\nno event has a call chain: perf record -g and perf script, or ftrace's option stacktrace, write them"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\n{:<28} {:>9} {:>10} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
+        "who",
+        "blocks",
+        "pages",
+        "freed",
+        "mean life",
+        "left",
+        "left pages",
+        "frees",
+        "refilled",
+        "drained"
+    );
+    let most = arguments.top as usize;
+    groups.iter().take(most).for_each(|group| line(&mut out, group));
+    if groups.len() > most {
+        let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
+    }
+    out
+}
+
+fn line(out: &mut String, group: &Group) {
+    let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
+        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} us", ns / 1e3),
+    });
+    let _ = writeln!(
+        out,
+        "{:<28} {:>9} {:>10} {:>9} {life:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
+        group.name,
+        group.allocs,
+        group.alloc_pages,
+        group.freed,
+        group.left,
+        group.left_pages,
+        group.frees,
+        group.refill_pages,
+        group.drain_pages
+    );
+}

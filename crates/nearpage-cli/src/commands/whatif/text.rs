@@ -1,0 +1,204 @@
+//! Answers as text: what changes, the answer, a table, what is left out.
+
+use std::fmt::Write;
+
+use nearpage_replay::{Ratio, StudyAnswer, Then, Totals};
+
+use crate::commands::replay::change_lines;
+
+/// A part of an answer.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) title: &'static str,
+    pub(super) lines: Vec<String>,
+    /// Lines that a card has of it, at most.
+    card_most: usize,
+}
+
+impl Section {
+    pub(super) fn new(title: &'static str, lines: Vec<String>, card_most: usize) -> Section {
+        Section { title, lines, card_most }
+    }
+}
+
+/// All of it.
+pub(super) fn whole(sections: &[Section]) -> String {
+    let mut out = String::new();
+    for (at, section) in sections.iter().enumerate() {
+        let _ = writeln!(out, "{}{}", if at > 0 { "\n" } else { "" }, section.title);
+        for line in &section.lines {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    out
+}
+
+/// The most lines and columns of a card.
+const CARD_LINES: usize = 25;
+const CARD_COLUMNS: usize = 100;
+
+/// What fits into a mail: the same order, fewer lines of each part, long ones cut.
+pub(super) fn card(sections: &[Section]) -> String {
+    let mut lines = Vec::new();
+    for section in sections {
+        lines.push(section.title.to_owned());
+        let most = section.card_most;
+        let left = section.lines.len().saturating_sub(most);
+        let shown = if left > 0 { most.saturating_sub(1) } else { most };
+        lines.extend(section.lines.iter().take(shown).map(|line| format!("  {}", cut(line))));
+        if left > 0 {
+            lines.push(format!("  ... and {} more (without --card)", section.lines.len() - shown));
+        }
+    }
+    debug_assert!(lines.len() <= CARD_LINES);
+    lines.truncate(CARD_LINES);
+    lines.join("\n") + "\n"
+}
+
+fn cut(line: &str) -> String {
+    if line.chars().count() <= CARD_COLUMNS {
+        return line.to_owned();
+    }
+    line.chars().take(CARD_COLUMNS - 3).collect::<String>() + "..."
+}
+
+/// What was random, for the origin of a page.
+pub(super) fn seed(starts: u32) -> String {
+    match starts {
+        0 => "none: nothing is random".into(),
+        _ => format!("drawn starts 1 to {starts}, the same each time"),
+    }
+}
+
+/// An answer about a bundle.
+pub(super) fn of_bundle(answer: &StudyAnswer) -> Vec<Section> {
+    let of_other = if answer.is_nearest_model { " (the nearest that is modelled)" } else { "" };
+    let mut changes = vec![format!("{}: kernel {}", answer.bundle, answer.kernel)];
+    for then in &answer.then {
+        changes.extend(
+            change_lines(&then.changes)
+                .into_iter()
+                .filter(|line| !changes.contains(line))
+                .collect::<Vec<_>>(),
+        );
+    }
+    let mut said: Vec<String> = Vec::new();
+    for then in &answer.then {
+        let rules = if answer.then.len() > 1 { format!("{}: ", then.model) } else { String::new() };
+        said.push(format!("{rules}{}", sentence(&answer.now, then)));
+        said.extend(range(then, answer.starts));
+    }
+    let mut table = vec![format!("now: {}{of_other}", answer.now_is)];
+    table.extend(rows(answer));
+    let mut leaves_out = answer.leaves_out.clone();
+    if let Some(percent) = answer.fidelity_percent {
+        leaves_out.insert(
+            0,
+            format!("on the recorded machine the model scores {percent:.2} % (nearpage replay)"),
+        );
+    }
+    vec![
+        Section::new("What changes", changes, 7),
+        Section::new("Answer", said, 3),
+        Section::new("Recorded, now, then", table, 7),
+        Section::new("What the model leaves out", leaves_out, 4),
+    ]
+}
+
+fn sentence(now: &Totals, then: &Then) -> String {
+    if let Some(why) = &then.no_difference {
+        return format!("no difference: {why}.");
+    }
+    let count = |of: Option<u64>| of.map_or("-".into(), |count| count.to_string());
+    let holds = times(then.ratios.holds.ratio, "as many holds of zone locks");
+    let longest =
+        then.ratios.longest_hold.ratio.map_or("the longest unknown".into(), |ratio| match ratio {
+            ratio if (0.995..1.005).contains(&ratio) => "the longest as long".into(),
+            ratio if ratio < 1.0 => format!("the longest {} times shorter", short(1.0 / ratio)),
+            ratio => format!("the longest {} times as long", short(ratio)),
+        });
+    let kept = then.ratios.kept.ratio.map_or("kept pages unknown".into(), |ratio| match ratio {
+        ratio if (0.995..1.005).contains(&ratio) => "as much kept in pagesets".into(),
+        ratio if ratio < 1.0 => format!("{:.0} % less kept in pagesets", 100.0 * (1.0 - ratio)),
+        ratio => format!("{:.0} % more kept in pagesets", 100.0 * (ratio - 1.0)),
+    });
+    format!(
+        "{holds} ({} for {}), {longest} ({} pages for {}), {kept}.",
+        count(then.totals.lock_acquisitions),
+        count(now.lock_acquisitions),
+        count(then.totals.most_pages_per_hold),
+        count(now.most_pages_per_hold),
+    )
+}
+
+fn times(ratio: Option<f64>, what: &str) -> String {
+    match ratio {
+        None => format!("an unknown number of times {what}"),
+        Some(ratio) if (0.995..1.005).contains(&ratio) => what.into(),
+        Some(ratio) => format!("{} times {what}", short(ratio)),
+    }
+}
+
+/// Two digits that say something.
+fn short(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 10.0 => format!("{ratio:.0}"),
+        ratio if ratio >= 2.0 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.2}"),
+    }
+}
+
+fn range(then: &Then, starts: u32) -> Option<String> {
+    let text = |of: Ratio, what: &str| {
+        let [least, most] = of.range?;
+        Some(format!("{what} {} to {}", short(least), short(most)))
+    };
+    let all = [
+        text(then.ratios.holds, "holds"),
+        text(then.ratios.longest_hold, "longest hold"),
+        text(then.ratios.kept, "kept"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| format!("From {starts} drawn starts, times: {}.", all.join(", ")))
+}
+
+/// The table: recorded, now, and then with its ratio to now.
+fn rows(answer: &StudyAnswer) -> Vec<String> {
+    type Read = fn(&Totals) -> Option<f64>;
+    let quantities: [(&str, Read); 10] = [
+        ("zone-lock holds", |of| of.lock_acquisitions.map(|count| count as f64)),
+        ("pages in the longest hold", |of| of.most_pages_per_hold.map(|count| count as f64)),
+        ("pages kept, mean over time", |of| of.kept_pages_mean),
+        ("pages kept, most", |of| of.kept_pages_most.map(|count| count as f64)),
+        ("refills", |of| Some(of.refills as f64)),
+        ("pages refilled", |of| Some(of.refill_pages as f64)),
+        ("drains", |of| Some(of.drains as f64)),
+        ("pages drained", |of| Some(of.drain_pages as f64)),
+        ("pages from another node", |of| Some(of.remote_pages as f64)),
+        ("longest hold, us of model time", |of| of.longest_hold_ns.map(|ns| ns / 1000.0)),
+    ];
+    let mut head = format!("{:<32} {:>12} {:>12}", "quantity", "recorded", "now");
+    for then in &answer.then {
+        let _ = write!(head, " {:>16} {:>8}", then.model, "ratio");
+    }
+    let mut lines = vec![head];
+    for (name, read) in quantities {
+        let number = |of: Option<f64>| {
+            of.map_or("-".to_owned(), |value| match value {
+                value if value.fract() != 0.0 && value < 100.0 => format!("{value:.2}"),
+                value => format!("{value:.0}"),
+            })
+        };
+        let now = read(&answer.now);
+        let mut line =
+            format!("{name:<32} {:>12} {:>12}", number(read(&answer.recorded)), number(now));
+        for then in &answer.then {
+            let value = read(&then.totals);
+            let ratio = value.zip(now).filter(|(_, now)| *now > 0.0).map(|(then, now)| then / now);
+            let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let _ = write!(line, " {:>16} {ratio:>8}", number(value));
+        }
+        lines.push(line);
+    }
+    lines
+}

@@ -1,0 +1,387 @@
+//! Loads by name: what engineers call a load, on a machine of their own.
+//!
+//! Each is one work of [contention](crate::scenario::ContentionWorkload). Its numbers come from measurements that
+//! [`Load::source`] names; what differs from them is a note of the report.
+
+use nearpage::{Config, Model, Order};
+use nearpage_machine::MachineDescription;
+use nearpage_sim::workload::messages::{Block, FreedBy};
+use nearpage_sim::{Machine, check_machine};
+
+use crate::error::LabError;
+use crate::scenario::{
+    BuildWork, ContentionWorkload, Does, FillWork, MachineOf, MessagesWorkload, PatchedWorkload,
+    Scenario, Variant, Workload, groups_of,
+};
+
+/// A load by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Load {
+    /// Compilers one after the other on each CPU.
+    Build,
+    /// Processes with much memory exit at once.
+    Exit,
+    /// One CPU of a pair allocates, and the other one frees soon after.
+    OneWay,
+    /// Threads touch new pages, and a purger gives them back, thousands at a time.
+    Purge,
+    /// Processes fill memory and give it back, again and again.
+    Fill,
+    /// As [`Fill`](Self::Fill), but pages are freed in random order.
+    Random,
+    /// Readers fill the page cache, and reclaim frees its oldest pages.
+    PageCache,
+    /// Page faults as `page_fault1` of will-it-scale makes them.
+    Faults,
+}
+
+/// The time for a page that is touched (ns), beside the allocator: the fault, clearing, the first use. The scenarios
+/// `container-exit-18x6GB` and `jemalloc-purger` take the same.
+const PAGE_NS: f64 = 500.0;
+/// The time to find and unmap a page that is freed (ns), as in all scenarios that fill.
+const FREE_NS: f64 = 60.0;
+/// The largest machine whose memory is simulated whole.
+const BYTES_MOST: u64 = 64 << 30;
+/// Memory of a process that exits, of the containers of 2024.
+const PROCESS_BYTES: u64 = 6 << 30;
+/// `page_fault1` maps so much.
+const FAULTS_BYTES: u64 = 128 << 20;
+/// Model time that a process is given to fill and free once, at least.
+const SECONDS: f64 = 0.25;
+
+impl Load {
+    /// All loads.
+    pub const ALL: [Load; 8] = [
+        Load::Build,
+        Load::Exit,
+        Load::OneWay,
+        Load::Purge,
+        Load::Fill,
+        Load::Random,
+        Load::PageCache,
+        Load::Faults,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Build => "build",
+            Load::Exit => "exit",
+            Load::OneWay => "one-way",
+            Load::Purge => "purge",
+            Load::Fill => "fill",
+            Load::Random => "random",
+            Load::PageCache => "pagecache",
+            Load::Faults => "faults",
+        }
+    }
+
+    /// The load called `name`.
+    pub fn by_name(name: &str) -> Option<Load> {
+        Load::ALL.into_iter().find(|load| load.name() == name)
+    }
+
+    /// What it does, in a sentence.
+    pub fn about(self) -> &'static str {
+        match self {
+            Load::Build => {
+                "each CPU runs compilers one after the other; of a hundred, 22 have their pages freed by another CPU"
+            }
+            Load::Exit => {
+                "processes fill up to 6 GiB each and exit at the same time, while other CPUs fill and free 8 MiB each"
+            }
+            Load::OneWay => {
+                "one CPU of each pair allocates, and the other one frees 256 pages later: no CPU frees what it allocates"
+            }
+            Load::Purge => {
+                "threads touch new pages, and one thread a pair gives them back 4096 pages later"
+            }
+            Load::Fill => "processes fill up to 6 GiB each and free it in order, not together",
+            Load::Random => {
+                "as fill, but each process frees its pages in random order: no two that follow lie side by side"
+            }
+            Load::PageCache => {
+                "one CPU of each pair reads files into memory, and reclaim on the other one frees the oldest of 65536 pages"
+            }
+            Load::Faults => {
+                "processes map 128 MiB, touch each page, and unmap, as page_fault1 of will-it-scale"
+            }
+        }
+    }
+
+    /// Where its numbers come from, and what it found where a machine is known.
+    pub fn source(self) -> &'static str {
+        match self {
+            Load::Build => {
+                "lifetimes of pages of gcc, recorded on Linux 6.1; on 224 CPUs 12.7 % of time was measured in zone locks in 2023 (scenario zone-instances-224c)"
+            }
+            Load::Exit => {
+                "containers of 6 GB of 2024; published is that others stall (scenarios pcp-batch-tails, container-exit-18x6GB)"
+            }
+            Load::OneWay => {
+                "messages over a network or a pipe; 2023 measured 34 to 80 % of time in zone locks with sk_buffs of order 3 (scenario skb-order3)"
+            }
+            Load::Purge => {
+                "purgers of jemalloc's kind, 4096 pages at a time (scenario jemalloc-purger); no published figure"
+            }
+            Load::Fill => {
+                "the loop of 2024 that maps, fills and unmaps 6 GB: refills of 449.8 us with batches that double five times, on 64 cores (scenario pcp-batch-tails)"
+            }
+            Load::Random => {
+                "the loop of 2024 with frees in random order, as heaps that have run for long free; no published figure"
+            }
+            Load::PageCache => {
+                "a reader and reclaim side by side; no published figure, 256 MiB of cache a pair is assumed"
+            }
+            Load::Faults => {
+                "will-it-scale page_fault1: 13.01 % of time in zone locks with 16 processes on a socket of 112 CPUs in 2023 (scenario zone-instances-224c)"
+            }
+        }
+    }
+}
+
+/// What a load is to run on.
+#[derive(Clone, Debug)]
+pub struct LoadWish<'a> {
+    /// The machine.
+    pub machine: &'a MachineDescription,
+    /// The name of its table of costs, or a file; `None`: the nearest one of the catalogue.
+    pub costs: Option<&'a str>,
+    /// The rules that are compared, the first one first.
+    pub rules: Vec<Model>,
+    /// CPUs that run the load; `None`: all.
+    pub cpus: Option<usize>,
+    /// Model time of each CPU, about; `None`: as short as the load allows.
+    pub seconds: Option<f64>,
+    /// Rules and settings beside the models.
+    pub config: Config,
+}
+
+/// A load as a scenario, and what had to be assumed, a sentence each.
+///
+/// # Errors
+///
+/// The machine has too few CPUs or too little memory for the load, or cannot be simulated.
+pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<String>), LabError> {
+    let refuse = |problem: String| LabError::Load { load: load.name(), problem };
+    let machine = Machine::from(&wish.machine.machine);
+    let all = machine.cpus().count();
+    let cpus = wish.cpus.unwrap_or(all);
+    if cpus == 0 || cpus > all {
+        return Err(refuse(format!("--cpus {cpus}, expected 1 to {all}: the machine has no more")));
+    }
+    let bytes: u64 = machine.nodes.iter().map(|node| node.bytes).sum();
+    let mut notes = vec![load.about().to_owned(), format!("numbers: {}", load.source())];
+    let scale = bytes.div_ceil(BYTES_MOST).max(1);
+    let mut scaled = machine.clone();
+    scaled.nodes.iter_mut().for_each(|node| node.bytes /= scale);
+    check_machine(&scaled).map_err(|error| refuse(error.to_string()))?;
+    if scale > 1 {
+        notes.push(format!(
+            "memory of the machine and of the load is divided by {scale}: pagesets are as large as on such a machine"
+        ));
+    }
+    let costs = match wish.costs {
+        Some(costs) => costs.to_owned(),
+        None => {
+            let costs = nearest_costs(&machine);
+            notes.push(format!(
+                "no table of costs is given: {costs} is taken, the nearest by CPUs and nodes; --costs has others, and \
+                 nearpage lab costs --measure makes one"
+            ));
+            costs.to_owned()
+        }
+    };
+    let does =
+        does(load, &machine, cpus, bytes, scale, wish.seconds, &mut notes).map_err(refuse)?;
+    let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
+    let work = ContentionWorkload {
+        name: load.name().into(),
+        scale,
+        does,
+        page_ns: PAGE_NS,
+        free_ns,
+        calibrate: None,
+        references: Vec::new(),
+    };
+    notes.push(format!(
+        "a page takes {PAGE_NS:.0} ns beside the allocator, a page that is freed {free_ns:.0} ns: assumed, not measured there"
+    ));
+    let variant = |&model: &Model| Variant { name: model.name.into(), model };
+    let scenario = Scenario {
+        name: load.name().into(),
+        title: format!(
+            "{} on {cpus} of {all} CPUs, {} nodes, {}: {}",
+            load.name(),
+            machine.nodes.len(),
+            nearpage_machine::size::format(bytes),
+            wish.machine.source
+        ),
+        machine: MachineOf { machine, costs },
+        config: wish.config,
+        patches: Vec::new(),
+        models: wish.rules.iter().map(variant).collect(),
+        workload: Workload::Patched(PatchedWorkload {
+            messages: Vec::new(),
+            lifetimes: None,
+            contention: vec![work],
+        }),
+        reference: None,
+    };
+    Ok((scenario, notes))
+}
+
+fn does(
+    load: Load,
+    machine: &Machine,
+    cpus: usize,
+    bytes: u64,
+    scale: u64,
+    seconds: Option<f64>,
+    notes: &mut Vec<String>,
+) -> Result<Does, String> {
+    let page_bytes = machine.page_bytes();
+    // What a CPU does in the time that is asked for.
+    let pages = (seconds.unwrap_or(SECONDS) * 1e9 / (PAGE_NS + FREE_NS)).max(1.0) as u64;
+    let fill = |most_bytes: u64,
+                leave_together: bool,
+                is_shuffled: bool,
+                processes: usize,
+                bystanders: usize| {
+        // Half of the memory stays free, so that nothing is reclaimed.
+        let each = (bytes / 2 / processes as u64).min(most_bytes);
+        let scaled_pages = each / scale / page_bytes;
+        match scaled_pages {
+            0 => Err("there is less than a page for each process".to_owned()),
+            _ => Ok(Does::Fill(FillWork {
+                processes,
+                bytes: each,
+                rounds: pages.div_ceil(scaled_pages).max(2),
+                leave_together,
+                is_shuffled,
+                bystanders,
+            })),
+        }
+    };
+    let bounded = |notes: &mut Vec<String>, processes: usize| {
+        let each = bytes / 2 / processes as u64;
+        if each < PROCESS_BYTES {
+            let each = nearpage_machine::size::format(each);
+            notes.push(format!("a process fills {each}: half of the memory stays free"));
+        }
+    };
+    let pairs = |window: usize, order: u8| {
+        let own = machine.nodes.iter().map(|node| node.cpus.len() / 2).sum::<usize>();
+        let pairs = (cpus / 2).min(own);
+        if pairs == 0 {
+            return Err("it takes two CPUs of one node, expected a machine with them".to_owned());
+        }
+        let messages = pages.max(2 * window as u64);
+        Ok(Does::Purge(MessagesWorkload {
+            name: load.name().into(),
+            pairs,
+            messages,
+            turn: messages,
+            window: (window as u64 / scale).max(64) as usize,
+            blocks: vec![Block { order: Order(order), every: 1, freed_by: FreedBy::Receiver }],
+            copy_ns: 0.0,
+            zone_lock_percent: None,
+        }))
+    };
+    match load {
+        Load::Build => Ok(Does::Build(BuildWork {
+            cpus,
+            trace: "gcc".into(),
+            groups: groups_of("gcc").expect("it comes along"),
+            warm_up: 0,
+            count: seconds.map_or(1, |seconds| seconds.ceil().max(1.0) as u64),
+            moves_percent: 22,
+        })),
+        Load::Exit => {
+            let processes = (cpus / 2).max(1);
+            bounded(notes, processes);
+            fill(PROCESS_BYTES, true, false, processes, cpus - processes)
+        }
+        Load::Fill | Load::Random => {
+            bounded(notes, cpus);
+            fill(PROCESS_BYTES, false, load == Load::Random, cpus, 0)
+        }
+        Load::Faults => fill(FAULTS_BYTES.saturating_mul(scale), false, false, cpus, 0),
+        Load::OneWay => pairs(256, 0),
+        Load::Purge => pairs(4096, 0),
+        Load::PageCache => pairs(65_536, 0),
+    }
+}
+
+/// The table whose machine has about as many CPUs, on about as many nodes.
+fn nearest_costs(machine: &Machine) -> &'static str {
+    /// Tables of machines of today with their CPUs and nodes.
+    const TABLES: [(&str, f64, f64); 4] = [
+        ("amd-1s64", 64.0, 1.0),
+        ("intel-2s128", 128.0, 2.0),
+        ("intel-2s224", 224.0, 2.0),
+        ("intel-8s160", 160.0, 8.0),
+    ];
+    let cpus = machine.cpus().count().max(1) as f64;
+    let nodes = machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count().max(1) as f64;
+    let far = |of: &(&str, f64, f64)| (of.1 / cpus).ln().abs() + 2.0 * (of.2 / nodes).ln().abs();
+    let nearest = TABLES.iter().min_by(|one, other| far(one).total_cmp(&far(other)));
+    nearest.expect("there are tables").0
+}
+
+#[cfg(test)]
+mod tests {
+    use nearpage_machine::MachineInput;
+
+    use super::*;
+    use crate::{Options, run};
+
+    fn machine(nodes: &[&str]) -> MachineDescription {
+        let nodes = nodes.iter().map(ToString::to_string).collect();
+        let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
+        MachineDescription::read(&input).unwrap()
+    }
+
+    #[test]
+    fn every_load_runs_and_its_size_acts() {
+        let machine = machine(&["1G,cpus=0-3", "1G,cpus=4-7"]);
+        for load in Load::ALL {
+            assert_eq!(Load::by_name(load.name()), Some(load));
+            let pages = |cpus: usize| {
+                let wish = LoadWish {
+                    machine: &machine,
+                    costs: None,
+                    rules: vec![Model::LINUX_6_12],
+                    cpus: Some(cpus),
+                    seconds: Some(0.01),
+                    config: Config::default(),
+                };
+                let (scenario, notes) = scenario_of(load, &wish).unwrap();
+                assert!(notes.iter().any(|note| note.starts_with("numbers: ")));
+                let report = run(&scenario, &Options::default()).unwrap();
+                let name = format!("{}, linux-6.12: pages", load.name());
+                assert!(!report.has_failed(), "{report:?}");
+                report.counts[&name]
+            };
+            assert!(pages(4) > pages(2), "{}", load.name());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let machine = machine(&["64M,cpus=0"]);
+        let wish = LoadWish {
+            machine: &machine,
+            costs: None,
+            rules: vec![Model::NEARPAGE],
+            cpus: None,
+            seconds: None,
+            config: Config::default(),
+        };
+        let error = scenario_of(Load::Purge, &wish).unwrap_err().to_string();
+        assert!(error.contains("two CPUs of one node"), "{error}");
+        let error = scenario_of(Load::Fill, &LoadWish { cpus: Some(2), ..wish }).unwrap_err();
+        assert!(error.to_string().contains("expected 1 to 1"), "{error}");
+    }
+}

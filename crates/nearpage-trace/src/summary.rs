@@ -1,0 +1,515 @@
+//! Who allocates: counts by call site, task, order or type, and what outlives the trace.
+//!
+//! A block belongs to whoever allocated it: its pages, its lifetime, and whether it outlives the trace are counted there. Frees, refills and
+//! drains are counted beside them for whoever did them. The call site of an allocation is the first function of its call chain that is not
+//! the allocator's own. Chains are lines behind an event: of `perf script -g`, of ftrace's option `stacktrace`, of `trace-cmd report`.
+
+use std::collections::HashMap;
+
+use nearpage::{Gfp, Order, Pfn};
+use serde::Serialize;
+
+use super::event::{Event, TraceCounts, TraceEvent};
+
+/// Names that are told apart; what comes after them is `others`.
+const GROUPS_MOST: usize = 1 << 16;
+/// Types that a trace tells: unmovable, movable, reclaimable, highatomic, CMA, isolate.
+pub const TYPES: [&str; 6] =
+    ["unmovable", "movable", "reclaimable", "highatomic", "cma", "isolate"];
+/// The name of what has no call chain.
+const NO_STACK: &str = "(no call chain)";
+
+/// What groups are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum By {
+    /// The function that asked.
+    Site,
+    /// The name of the task.
+    #[default]
+    Task,
+    /// Order of the block.
+    Order,
+    /// Migratetype of the request.
+    Type,
+    /// Flags of the request.
+    Gfp,
+}
+
+/// A group and what it came to.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Blocks allocated.
+    pub allocs: u64,
+    /// Their pages.
+    pub alloc_pages: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// Blocks of those that were freed in the trace, whoever did it.
+    pub freed: u64,
+    /// Their pages.
+    pub freed_pages: u64,
+    /// The mean time from allocation to free, in nanoseconds; `None` if nothing was freed.
+    pub lifetime_mean_ns: Option<f64>,
+    /// Half of what was freed lived at most so long, to a power of 2.
+    pub lifetime_median_ns: Option<u64>,
+    /// Blocks that outlive the trace.
+    pub left: u64,
+    /// Their pages.
+    pub left_pages: u64,
+    /// Blocks by order.
+    pub orders: [u64; Order::COUNT],
+    /// Blocks by type: [`TYPES`].
+    pub types: [u64; TYPES.len()],
+    /// Frees by this group, of whatever; groups by site have none.
+    pub frees: u64,
+    /// Pages that left zones for pagesets under it.
+    pub refill_pages: u64,
+    /// Pages that went from pagesets to zones under it.
+    pub drain_pages: u64,
+    #[serde(skip)]
+    lifetimes: Lifetimes,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Lifetimes {
+    sum_ns: u64,
+    by_power: [u64; 64],
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Lifetimes { sum_ns: 0, by_power: [0; 64] }
+    }
+}
+
+/// Requests as a whole, as `perf kmem stat --page` counts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Requests {
+    /// Allocations, failed ones included.
+    pub allocs: u64,
+    /// Their pages.
+    pub alloc_pages: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Their pages.
+    pub free_pages: u64,
+    /// Allocations whose free is in the trace.
+    pub alloc_freed: u64,
+    /// Their pages.
+    pub alloc_freed_pages: u64,
+    /// Allocations whose free is not.
+    pub alloc_only: u64,
+    /// Their pages.
+    pub alloc_only_pages: u64,
+    /// Frees whose allocation is not.
+    pub free_only: u64,
+    /// Their pages.
+    pub free_only_pages: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// Their pages.
+    pub failed_pages: u64,
+}
+
+/// A finished summary.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The version of the JSON: 1. Fields are added without another number.
+    pub schema: u32,
+    /// Events of any kind.
+    pub events: u64,
+    /// Events lost, as far as the trace tells.
+    pub lost_events: u64,
+    /// Seconds from the first event to the last.
+    pub seconds: f64,
+    /// Requests as a whole.
+    pub requests: Requests,
+    /// Blocks that were handed out, by order and then by type: [`TYPES`].
+    pub by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
+    /// Allocations with a call chain.
+    pub with_stack: u64,
+    /// The groups, those with most pages first.
+    pub groups: Vec<Group>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    group: usize,
+    order: Order,
+    time_ns: u64,
+}
+
+/// An allocation whose call chain may follow.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    pfn: Option<Pfn>,
+    order: Order,
+    migratetype: u8,
+}
+
+/// A summary that is being made.
+#[derive(Debug)]
+pub struct Summarizer {
+    by: By,
+    names: HashMap<Vec<u8>, usize>,
+    groups: Vec<Group>,
+    live: HashMap<Pfn, Live>,
+    requests: Requests,
+    by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
+    with_stack: u64,
+    /// By CPU, if groups are sites.
+    pending: HashMap<u32, Pending>,
+    /// The CPU whose chain comes now.
+    chain_of: Option<u32>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl Summarizer {
+    /// Nothing is counted yet.
+    pub fn new(by: By) -> Summarizer {
+        Summarizer {
+            by,
+            names: HashMap::new(),
+            groups: Vec::new(),
+            live: HashMap::new(),
+            requests: Requests::default(),
+            by_order_and_type: Default::default(),
+            with_stack: 0,
+            pending: HashMap::new(),
+            chain_of: None,
+            first_ns: None,
+            last_ns: 0,
+        }
+    }
+
+    /// Counts an event.
+    pub fn note(&mut self, event: &TraceEvent<'_>) {
+        self.first_ns.get_or_insert(event.time_ns);
+        self.last_ns = self.last_ns.max(event.time_ns);
+        if matches!(event.event, Event::Other(b"kernel_stack")) {
+            self.chain_of = Some(event.cpu.0);
+            return;
+        }
+        self.settle(event.cpu.0, None);
+        self.chain_of = Some(event.cpu.0);
+        match event.event {
+            Event::Alloc { pfn, order, migratetype, gfp, .. } => {
+                self.alloc(event, Pending { pfn, order, migratetype }, gfp);
+            }
+            Event::Free { pfn, order } => self.free(event, pfn, order),
+            Event::ZoneLocked { order, percpu_refill: true, .. } => {
+                if let Some(group) = self.doer(event) {
+                    self.groups[group].refill_pages += order.pages().0;
+                }
+            }
+            Event::PcpuDrain { order, .. } => {
+                if let Some(group) = self.doer(event) {
+                    self.groups[group].drain_pages += order.pages().0;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A line of a call chain behind the event that was noted last, or behind its `kernel_stack`.
+    pub fn frame(&mut self, line: &[u8]) {
+        let Some(cpu) = self.chain_of.filter(|cpu| self.pending.contains_key(cpu)) else { return };
+        let Some(function) = function_of(line) else { return };
+        if !is_of_allocator(function) {
+            self.with_stack += 1;
+            self.settle(cpu, Some(function));
+        }
+    }
+
+    /// The summary, with what the reader counted.
+    pub fn finish(mut self, counts: &TraceCounts) -> Summary {
+        let waiting: Vec<u32> = self.pending.keys().copied().collect();
+        waiting.into_iter().for_each(|cpu| self.settle(cpu, None));
+        for live in self.live.values() {
+            let group = &mut self.groups[live.group];
+            group.left += 1;
+            group.left_pages += live.order.pages().0;
+            self.requests.alloc_only += 1;
+            self.requests.alloc_only_pages += live.order.pages().0;
+        }
+        for group in &mut self.groups {
+            let Lifetimes { sum_ns, by_power } = &group.lifetimes;
+            group.lifetime_mean_ns = (group.freed > 0).then(|| *sum_ns as f64 / group.freed as f64);
+            let mut seen = 0;
+            let median = by_power.iter().position(|count| {
+                seen += count;
+                2 * seen >= group.freed.max(1)
+            });
+            group.lifetime_median_ns = median.filter(|_| group.freed > 0).map(|power| 1 << power);
+        }
+        self.groups.sort_by(|one, other| {
+            other.alloc_pages.cmp(&one.alloc_pages).then_with(|| one.name.cmp(&other.name))
+        });
+        Summary {
+            schema: 1,
+            events: counts.events,
+            lost_events: counts.lost_events,
+            seconds: self.last_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9,
+            requests: self.requests,
+            by_order_and_type: self.by_order_and_type,
+            with_stack: self.with_stack,
+            groups: self.groups,
+        }
+    }
+
+    fn alloc(&mut self, event: &TraceEvent<'_>, block: Pending, gfp: Gfp) {
+        let pages = block.order.pages().0;
+        self.requests.allocs += 1;
+        self.requests.alloc_pages += pages;
+        match block.pfn {
+            None => {
+                self.requests.failed += 1;
+                self.requests.failed_pages += pages;
+            }
+            Some(_) => {
+                let of_order = self.by_order_and_type.get_mut(block.order.0 as usize);
+                if let Some(count) = of_order.and_then(|of| of.get_mut(block.migratetype as usize))
+                {
+                    *count += 1;
+                }
+            }
+        }
+        let name = match self.by {
+            By::Site => {
+                self.pending.insert(event.cpu.0, block);
+                self.place(NO_STACK.as_bytes(), block, event.time_ns);
+                return;
+            }
+            By::Task => event.comm.to_vec(),
+            By::Order => format!("order {}", block.order.0).into_bytes(),
+            By::Type => TYPES.get(block.migratetype as usize).copied().unwrap_or("unknown").into(),
+            By::Gfp => gfp.to_string().into_bytes(),
+        };
+        let group = self.place(&name, block, event.time_ns);
+        self.count(group, block);
+    }
+
+    /// Notes a block as one that a group has.
+    fn place(&mut self, name: &[u8], block: Pending, time_ns: u64) -> usize {
+        let group = self.group(name);
+        if let Some(pfn) = block.pfn {
+            let live = Live { group, order: block.order, time_ns };
+            if let Some(lost) = self.live.insert(pfn, live) {
+                // Its free is in no event: it was allocated once, and is not seen to go.
+                self.requests.alloc_only += 1;
+                self.requests.alloc_only_pages += lost.order.pages().0;
+            }
+        }
+        group
+    }
+
+    fn count(&mut self, group: usize, block: Pending) {
+        let group = &mut self.groups[group];
+        let Some(_) = block.pfn else {
+            group.failed += 1;
+            return;
+        };
+        group.allocs += 1;
+        group.alloc_pages += block.order.pages().0;
+        if let Some(count) = group.orders.get_mut(block.order.0 as usize) {
+            *count += 1;
+        }
+        if let Some(count) = group.types.get_mut(block.migratetype as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Says whose the last allocation of a CPU is; `None` if it has no call chain.
+    fn settle(&mut self, cpu: u32, site: Option<&[u8]>) {
+        let Some(block) = self.pending.remove(&cpu) else { return };
+        let group = self.group(site.unwrap_or(NO_STACK.as_bytes()));
+        self.count(group, block);
+        if let Some(live) = block.pfn.and_then(|pfn| self.live.get_mut(&pfn)) {
+            live.group = group;
+        }
+    }
+
+    fn free(&mut self, event: &TraceEvent<'_>, pfn: Pfn, order: Order) {
+        self.requests.frees += 1;
+        self.requests.free_pages += order.pages().0;
+        if let Some(doer) = self.doer(event) {
+            self.groups[doer].frees += 1;
+        }
+        let Some(live) = self.live.remove(&pfn) else {
+            self.requests.free_only += 1;
+            self.requests.free_only_pages += order.pages().0;
+            return;
+        };
+        self.requests.alloc_freed += 1;
+        self.requests.alloc_freed_pages += live.order.pages().0;
+        let group = &mut self.groups[live.group];
+        group.freed += 1;
+        group.freed_pages += live.order.pages().0;
+        let age_ns = event.time_ns.saturating_sub(live.time_ns);
+        group.lifetimes.sum_ns = group.lifetimes.sum_ns.saturating_add(age_ns);
+        group.lifetimes.by_power
+            [age_ns.checked_ilog2().map_or(0, |power| power as usize + 1).min(63)] += 1;
+    }
+
+    /// Whoever does something, if groups are of tasks.
+    fn doer(&mut self, event: &TraceEvent<'_>) -> Option<usize> {
+        (self.by == By::Task).then(|| self.group(event.comm))
+    }
+
+    fn group(&mut self, name: &[u8]) -> usize {
+        if let Some(&group) = self.names.get(name) {
+            return group;
+        }
+        let name = if self.groups.len() < GROUPS_MOST { name } else { b"others" };
+        let next = self.groups.len();
+        let group = *self.names.entry(name.to_vec()).or_insert(next);
+        if group == next {
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.groups.push(Group { name, ..Group::default() });
+        }
+        group
+    }
+}
+
+/// The function of a line of a call chain: `ffffffff812 name+0x1a ([kernel.kallsyms])` of perf, ` => name+0x1a/0x20` or ` => name` of ftrace.
+fn function_of(line: &[u8]) -> Option<&[u8]> {
+    let text = line.trim_ascii();
+    let rest = match text.strip_prefix(b"=>") {
+        Some(rest) => rest.trim_ascii_start(),
+        None => {
+            let end = text.iter().position(|byte| *byte == b' ')?;
+            let is_address = text[..end].iter().all(u8::is_ascii_hexdigit) && end >= 4;
+            if !is_address {
+                return None;
+            }
+            text[end..].trim_ascii_start()
+        }
+    };
+    let ends = |byte: &u8| [b' ', b'+', b'/', b'\t'].contains(byte);
+    let name = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
+    (!name.is_empty()).then_some(name)
+}
+
+/// Whether a function is the allocator's own, or a wrapper that says nothing of who asks.
+fn is_of_allocator(function: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(function) else { return false };
+    let name = name.split('.').next().unwrap_or(name);
+    let name = name.strip_suffix("_noprof").unwrap_or(name);
+    const OWN: [&str; 22] = [
+        "__alloc_pages",
+        "__alloc_pages_nodemask",
+        "__alloc_pages_slowpath",
+        "__alloc_pages_bulk",
+        "alloc_pages_bulk",
+        "__alloc_frozen_pages",
+        "alloc_frozen_pages",
+        "alloc_pages",
+        "alloc_pages_mpol",
+        "alloc_pages_node",
+        "alloc_pages_current",
+        "alloc_pages_vma",
+        "alloc_page_interleave",
+        "__folio_alloc",
+        "folio_alloc",
+        "folio_alloc_mpol",
+        "vma_alloc_folio",
+        "get_page_from_freelist",
+        "__get_free_pages",
+        "get_zeroed_page",
+        "get_free_pages",
+        "rmqueue",
+    ];
+    OWN.contains(&name)
+        || ["trace_event_", "perf_trace_", "__traceiter_", "__do_trace_", "perf_tp_", "ftrace_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TraceError;
+    use crate::read::read_trace_with_frames;
+
+    fn summary(by: By, text: &str) -> Summary {
+        let summarizer = std::cell::RefCell::new(Summarizer::new(by));
+        let counts = read_trace_with_frames::<TraceError>(
+            "test",
+            text.as_bytes(),
+            |event| {
+                summarizer.borrow_mut().note(event);
+                Ok(())
+            },
+            |line| summarizer.borrow_mut().frame(line),
+        );
+        summarizer.into_inner().finish(&counts.unwrap())
+    }
+
+    const PERF: &str = "\
+cc1  71 [001]  10.000001: kmem:mm_page_alloc: page=0x1 pfn=0x100 order=0 migratetype=1 gfp_flags=GFP_KERNEL
+\tffffffff8127a0a1 __alloc_pages_noprof+0x1a1 ([kernel.kallsyms])
+\tffffffff8127b0a1 pte_alloc_one+0x11 ([kernel.kallsyms])
+\tffffffff8127c0a1 do_anonymous_page+0x11 ([kernel.kallsyms])
+
+cc1  71 [001]  10.000002: kmem:mm_page_alloc: page=0x2 pfn=0x200 order=2 migratetype=0 gfp_flags=GFP_KERNEL
+\tffffffff8127a0a1 alloc_pages_mpol+0x1a1 ([kernel.kallsyms])
+\tffffffff8127b0a1 allocate_slab+0x11 ([kernel.kallsyms])
+
+ld  72 [000]  10.000005: kmem:mm_page_free: page=0x1 pfn=0x100 order=0
+\tffffffff8127b0a1 free_unref_page+0x11 ([kernel.kallsyms])
+
+ld  72 [000]  10.000006: kmem:mm_page_free: page=0x9 pfn=0x900 order=0
+cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratetype=0 gfp_flags=GFP_KERNEL
+";
+
+    const FTRACE: &str = "\
+             cc1-71      [001] .....    10.000001: mm_page_alloc: page=0x1 pfn=0x100 order=0 migratetype=1 gfp_flags=GFP_KERNEL
+              ld-72      [000] .....    10.000002: mm_page_free: page=0x9 pfn=0x900 order=0
+             cc1-71      [001] .....    10.000003: kernel_stack:         <stack trace >
+ => __alloc_pages
+ => pte_alloc_one
+ => do_anonymous_page
+             cc1-71      [001] .....    10.000004: mm_page_alloc: page=0x2 pfn=0x200 order=2 migratetype=0 gfp_flags=GFP_KERNEL
+";
+
+    #[test]
+    fn sites_come_from_chains_of_perf_and_ftrace() {
+        let names = |summary: &Summary| -> Vec<(String, u64, u64, u64)> {
+            let groups = summary.groups.iter();
+            groups.map(|of| (of.name.clone(), of.allocs, of.alloc_pages, of.left)).collect()
+        };
+        let perf = summary(By::Site, PERF);
+        let of = |name: &str, allocs, pages, left| (name.to_owned(), allocs, pages, left);
+        assert_eq!(names(&perf)[..2], [of("allocate_slab", 1, 4, 1), of("pte_alloc_one", 1, 1, 0)]);
+        assert_eq!(perf.with_stack, 2);
+        let ftrace = summary(By::Site, FTRACE);
+        assert_eq!(names(&ftrace), [of(NO_STACK, 1, 4, 1), of("pte_alloc_one", 1, 1, 1)]);
+    }
+
+    #[test]
+    fn requests_are_counted_as_perf_counts_them() {
+        let Summary { requests, by_order_and_type, groups, .. } = summary(By::Task, PERF);
+        assert_eq!((requests.allocs, requests.alloc_pages), (3, 1 + 4 + 8));
+        assert_eq!((requests.frees, requests.free_only), (2, 1));
+        assert_eq!((requests.alloc_freed, requests.alloc_only, requests.failed), (1, 1, 1));
+        assert_eq!(
+            (by_order_and_type[0][1], by_order_and_type[2][0], by_order_and_type[3][0]),
+            (1, 1, 0)
+        );
+        let cc1 = &groups[0];
+        assert_eq!(
+            (&*cc1.name, cc1.allocs, cc1.failed, cc1.freed, cc1.left_pages),
+            ("cc1", 2, 1, 1, 4)
+        );
+        assert_eq!(cc1.lifetime_mean_ns, Some(4000.0));
+        assert_eq!(cc1.lifetime_median_ns, Some(4096));
+        assert_eq!((&*groups[1].name, groups[1].frees), ("ld", 2));
+    }
+}
