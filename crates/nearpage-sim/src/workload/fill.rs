@@ -273,6 +273,7 @@ mod tests {
                 bystander_pages: 100,
                 page_ps: 500_000,
                 free_ps: 50_000,
+                shuffled_by: None,
             };
             let run = |sim: &Sim<'_, '_>| {
                 let result = work.run(sim).unwrap();
