@@ -511,13 +511,15 @@ fn a_terminal_that_shrinks_to_nothing_and_grows_again() {
     top.ends();
 }
 
-/// Between two samples it sleeps. System calls without a pause are counted, not time: a loaded machine makes time longer, and calls fewer.
+/// `top` sleeps between two samples. The test counts its system calls without a pause, not its time: a loaded machine makes
+/// time longer, and calls fewer.
 #[test]
 fn waiting_for_keys_takes_no_time() {
     let mut top = OnTerminal::start(&["--sysroot", MACHINE, "-d", "60"], 80, 24);
     top.wait_for(&["[1 nodes]"]);
     match calls_without_a_pause(&top.child, Duration::from_secs(2)) {
-        // It looks ten times a second, with 10 calls. What spins for the last millisecond of each wait makes 180, even when counted.
+        // `top` looks ten times a second, with 10 calls. A program that spins for the last millisecond of each wait makes 180,
+        // even when it is traced.
         Ok(calls) => assert!((1..50).contains(&calls), "{calls} system calls without a pause"),
         Err(error) => eprintln!("SKIPPED: how often it looks, as it cannot be traced: {error}"),
     }
