@@ -5,6 +5,7 @@
 
 use nearpage::{Config, Model, Order};
 use nearpage_machine::MachineDescription;
+use nearpage_sim::workload::lifetimes::Lifetime;
 use nearpage_sim::workload::messages::{Block, FreedBy};
 use nearpage_sim::{Machine, check_machine};
 
@@ -120,7 +121,7 @@ impl Load {
                 "containers of 6 GB of 2024; published is that others stall (scenarios pcp-batch-tails, container-exit-18x6GB)"
             }
             Load::OneWay => {
-                "messages over a network or a pipe; 2023 measured 34 to 80 % of time in zone locks with sk_buffs of order 3 (scenario skb-order3)"
+                "messages over a socket; with those of AF_UNIX, blocks of order 3 to 0, 50.0 % of time was measured in zone locks in 2023 (scenario pcp-autotune)"
             }
             Load::Purge => {
                 "purgers of jemalloc's kind, 4096 pages at a time (scenario jemalloc-purger); no published figure"
@@ -158,13 +159,86 @@ pub struct LoadWish<'a> {
     pub config: Config,
 }
 
+/// What processes of a recording did.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Each of them.
+    pub processes: Vec<Lifetime>,
+    /// CPUs that ran them.
+    pub cpus: usize,
+    /// Of a hundred, those whose pages another CPU freed.
+    pub moved_percent: u32,
+}
+
+/// Pages that a simulation of a recording allocates, about, at most.
+const PAGES_MOST: u64 = 4 << 20;
+
+/// The processes of a recording as a scenario, and what had to be assumed, a sentence each. Each CPU of the machine runs as many
+/// of them as a recorded one did, one after the other.
+///
+/// # Errors
+///
+/// As [`scenario_of`].
+pub fn scenario_of_recorded(
+    recorded: Recorded,
+    wish: &LoadWish<'_>,
+) -> Result<(Scenario, Vec<String>), LabError> {
+    let name = "recorded";
+    let Recorded { processes, cpus: recorded_cpus, moved_percent } = recorded;
+    if processes.is_empty() {
+        return Err(refused(name)("no process of the recording allocates".into()));
+    }
+    let allocated = processes.iter().flatten().filter(|run| run.allocates);
+    let pages: u64 = allocated.map(|run| u64::from(run.blocks) << run.order.0).sum();
+    let each_pages = (pages / processes.len() as u64).max(1);
+    let of_each = processes.len().div_ceil(recorded_cpus.max(1)) as u64;
+    let about = format!(
+        "each CPU runs {of_each} of the {} recorded processes, as many as a recorded one did, picked at random; of a hundred, {moved_percent} \
+         have their pages freed by another CPU, as recorded",
+        processes.len()
+    );
+    let pause = "numbers: the recording; processes follow each other without a pause, so CPUs are as busy as they can be";
+    let head = vec![about, pause.to_owned()];
+    scenario(name, head, wish, |_, cpus, _, _, notes| {
+        let most = (PAGES_MOST / (each_pages * cpus as u64)).max(1);
+        if of_each > most {
+            notes.push(format!("{most} processes of each CPU are simulated, for speed"));
+        }
+        Ok(Does::Build(BuildWork {
+            cpus,
+            trace: name.into(),
+            groups: processes.into_iter().map(|process| vec![process]).collect(),
+            warm_up: 0,
+            count: of_each.min(most),
+            moves_percent: moved_percent,
+        }))
+    })
+}
+
 /// A load as a scenario, and what had to be assumed, a sentence each.
 ///
 /// # Errors
 ///
 /// The machine has too few CPUs or too little memory for the load, or cannot be simulated.
 pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<String>), LabError> {
-    let refuse = |problem: String| LabError::Load { load: load.name(), problem };
+    let head = vec![load.about().to_owned(), format!("numbers: {}", load.source())];
+    scenario(load.name(), head, wish, |machine, cpus, bytes, scale, notes| {
+        does(load, machine, cpus, bytes, scale, wish.seconds, notes)
+    })
+}
+
+fn refused(load: &'static str) -> impl Fn(String) -> LabError {
+    move |problem| LabError::Load { load, problem }
+}
+
+/// The scenario of what `does` makes of the machine, its CPUs that run, its memory, and by what both are divided.
+fn scenario(
+    name: &'static str,
+    head: Vec<String>,
+    wish: &LoadWish<'_>,
+    does: impl FnOnce(&Machine, usize, u64, u64, &mut Vec<String>) -> Result<Does, String>,
+) -> Result<(Scenario, Vec<String>), LabError> {
+    let refuse = refused(name);
     let machine = Machine::from(&wish.machine.machine);
     let all = machine.cpus().count();
     let cpus = wish.cpus.unwrap_or(all);
@@ -172,7 +246,7 @@ pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<Str
         return Err(refuse(format!("--cpus {cpus}, expected 1 to {all}: the machine has no more")));
     }
     let bytes: u64 = machine.nodes.iter().map(|node| node.bytes).sum();
-    let mut notes = vec![load.about().to_owned(), format!("numbers: {}", load.source())];
+    let mut notes = head;
     let scale = bytes.div_ceil(BYTES_MOST).max(1);
     let mut scaled = machine.clone();
     scaled.nodes.iter_mut().for_each(|node| node.bytes /= scale);
@@ -193,11 +267,10 @@ pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<Str
             costs.to_owned()
         }
     };
-    let does =
-        does(load, &machine, cpus, bytes, scale, wish.seconds, &mut notes).map_err(refuse)?;
+    let does = does(&machine, cpus, bytes, scale, &mut notes).map_err(refuse)?;
     let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
     let work = ContentionWorkload {
-        name: load.name().into(),
+        name: name.into(),
         scale,
         does,
         page_ns: PAGE_NS,
@@ -210,10 +283,9 @@ pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<Str
     ));
     let variant = |&model: &Model| Variant { name: model.name.into(), model };
     let scenario = Scenario {
-        name: load.name().into(),
+        name: name.into(),
         title: format!(
-            "{} on {cpus} of {all} CPUs, {} nodes, {}: {}",
-            load.name(),
+            "{name} on {cpus} of {all} CPUs, {} nodes, {}: {}",
             machine.nodes.len(),
             nearpage_machine::size::format(bytes),
             wish.machine.source

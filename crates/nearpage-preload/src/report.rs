@@ -201,16 +201,23 @@ fn write(descriptor: i32) {
     let mut line = Line::<16384>::new();
     // SAFETY: asks only.
     let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
-    let usage = usage();
+    let mut buffer = [0; FILE_BYTES];
+    let peak = peak_kib(own_file(c"/proc/self/status", &mut buffer));
+    let _ = write!(line, "{{\"program\":\"{Program}\",\"command\":\"");
+    write_command(&mut line, own_file(c"/proc/self/cmdline", &mut buffer));
+    let _ = write!(line, "\",\"peak_rss_kib\":");
+    let _ = match peak {
+        Some(peak) => write!(line, "{peak}"),
+        None => write!(line, "null"),
+    };
     let _ = write!(
         line,
-        "{{\"program\":\"{Program}\",\"pid\":{process},\"parent\":{parent},\"peak_rss_kib\":{},\"minor_faults\":{},\"allocations\":{},\
+        ",\"pid\":{process},\"parent\":{parent},\"minor_faults\":{},\"allocations\":{},\
          \"bytes_in_use\":{},\"bytes_held\":{},\"large\":{},\"large_bytes\":{},\"mapped\":{},\"mapped_bytes\":{},\
          \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"misuses\":{},\"boot_bytes\":{},\
          \"bytes_by_node\":{:?},\"forked\":{},\"freed_on_other_node\":{},\"wrong_node_bytes\":{},\"elsewhere\":{:?},\
          \"by_cpu\":{:?},\"lock_waits\":{},\"lock_wait_ns\":{},\"classes\":[",
-        usage.ru_maxrss,
-        usage.ru_minflt,
+        usage().ru_minflt,
         allocations_of_this_process(&all),
         all.bytes_in_use(),
         all.bytes_held(),
@@ -249,6 +256,52 @@ fn write(descriptor: i32) {
     }
     let _ = writeln!(line, "]}}");
     line.write_to(descriptor);
+}
+
+/// What is read of a file of the process's own, at most.
+const FILE_BYTES: usize = 2048;
+
+/// The start of a file of the process's own; nothing where it cannot be read.
+fn own_file<'a>(name: &CStr, buffer: &'a mut [u8; FILE_BYTES]) -> &'a [u8] {
+    // SAFETY: the name is a string, the buffer has as much room as is said, and the descriptor is that of this function.
+    let length = unsafe {
+        let opened = libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if opened < 0 {
+            return &[];
+        }
+        let length = libc::read(opened, buffer.as_mut_ptr().cast(), FILE_BYTES);
+        libc::close(opened);
+        length
+    };
+    &buffer[..usize::try_from(length).unwrap_or(0)]
+}
+
+/// The most that was resident of this program, of `/proc/self/status`. What `getrusage` tells has also what the process was
+/// before it became this program: a copy of its parent.
+fn peak_kib(status: &[u8]) -> Option<u64> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let rest = lines.find_map(|line| line.strip_prefix(b"VmHWM:"))?;
+    std::str::from_utf8(rest).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes of a command line that are told.
+const COMMAND_BYTES: usize = 256;
+
+/// Words with spaces in between, without what JSON would have to escape.
+fn write_command(out: &mut impl Write, words: &[u8]) {
+    let words = words.strip_suffix(b"\0").unwrap_or(words);
+    for byte in &words[..words.len().min(COMMAND_BYTES)] {
+        let shown = match byte {
+            0 => ' ',
+            b'"' | b'\\' => '\'',
+            b' '..=b'~' => (*byte).into(),
+            _ => '?',
+        };
+        let _ = out.write_char(shown);
+    }
+    if words.len() > COMMAND_BYTES {
+        let _ = out.write_str("...");
+    }
 }
 
 unsafe extern "C" {

@@ -1,10 +1,11 @@
-//! A sweep: every combination of some tunables, on several threads, and which of them no other beats.
+//! A sweep: every combination of some machines, sets of rules and tunables, on several threads, and which of them no other beats.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use nearpage::Model;
+use nearpage_machine::MachineDescription;
 use nearpage_machine::over::Over;
 use nearpage_machine::work::Observer;
 use serde::Serialize;
@@ -25,9 +26,18 @@ use nearpage_machine::tunable::{Tunable, TunableError};
 /// The most combinations.
 const COMBINATIONS_MOST: usize = 4096;
 
-/// Every choice of one value for each of some tunables.
+/// Every choice of one value for each of some tunables, on each of some machines, under each of some rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Combinations(Vec<Vec<(String, Tunable)>>);
+pub struct Combinations {
+    settings: Vec<Vec<Setting>>,
+    /// Other machines; the recorded one if there is none.
+    machines: Vec<MachineDescription>,
+    /// Sets of rules; those of the recorded kernel if there is none.
+    rules: Vec<Model>,
+}
+
+/// A tunable with its value, and as it was given.
+type Setting = (String, Tunable);
 
 /// Tunables that cannot be combined.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,25 +76,91 @@ impl Combinations {
                 let text = format!("{key}={value}");
                 Ok((text.clone(), text.parse()?))
             });
-            let settings = settings.collect::<Result<Vec<(String, Tunable)>, TunableError>>()?;
+            let settings = settings.collect::<Result<Vec<Setting>, TunableError>>()?;
             let count = all.len() * settings.len();
             if count > COMBINATIONS_MOST {
                 return Err(CombinationError::TooMany { count });
             }
             let with = |before: &Vec<_>| {
                 let settings = settings.iter();
-                let with =
-                    |setting: &(String, Tunable)| [before, std::slice::from_ref(setting)].concat();
+                let with = |setting: &Setting| [before, std::slice::from_ref(setting)].concat();
                 settings.map(with).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(with).collect();
         }
-        Ok(Combinations(all))
+        Ok(Combinations { settings: all, machines: Vec::new(), rules: Vec::new() })
+    }
+
+    /// The same on each of some machines, all of whose memory is free, in place of the recorded one.
+    ///
+    /// # Errors
+    ///
+    /// Too many combinations.
+    pub fn on(self, machines: Vec<MachineDescription>) -> Result<Combinations, CombinationError> {
+        Combinations { machines, ..self }.bounded()
+    }
+
+    /// The same under each of some sets of rules, in place of the recorded kernel's.
+    ///
+    /// # Errors
+    ///
+    /// Too many combinations.
+    pub fn under(self, rules: Vec<Model>) -> Result<Combinations, CombinationError> {
+        Combinations { rules, ..self }.bounded()
+    }
+
+    fn bounded(self) -> Result<Combinations, CombinationError> {
+        match self.count() {
+            0..=COMBINATIONS_MOST => Ok(self),
+            count => Err(CombinationError::TooMany { count }),
+        }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.settings.len() * self.machines.len().max(1) * self.rules.len().max(1)
+    }
+
+    /// All of them: machines slowest, settings fastest.
+    fn all(&self) -> Vec<Choice<'_>> {
+        let machines: Vec<_> = match self.machines.is_empty() {
+            true => vec![None],
+            false => self.machines.iter().map(Some).collect(),
+        };
+        let rules: Vec<_> = match self.rules.is_empty() {
+            true => vec![None],
+            false => self.rules.iter().copied().map(Some).collect(),
+        };
+        let mut all = Vec::new();
+        for (of_machine, &machine) in machines.iter().enumerate() {
+            for (of_rules, &model) in rules.iter().enumerate() {
+                let at = [of_machine, of_rules];
+                let of = |settings| Choice { at, machine, model, settings };
+                all.extend(self.settings.iter().map(|settings| of(&**settings)));
+            }
+        }
+        all
+    }
+}
+
+/// One combination.
+#[derive(Clone, Copy)]
+struct Choice<'c> {
+    /// The places of machine and rules among those that are swept.
+    at: [usize; 2],
+    machine: Option<&'c MachineDescription>,
+    model: Option<Model>,
+    settings: &'c [Setting],
+}
+
+impl Choice<'_> {
+    fn wish(&self) -> Wish {
+        Wish {
+            tunables: self.settings.iter().map(|(_, tunable)| *tunable).collect(),
+            machine: self.machine.cloned(),
+            model: self.model,
+            ..Wish::default()
+        }
     }
 }
 
@@ -122,11 +198,16 @@ pub struct Point {
     pub model_ms: Option<f64>,
     /// Most pages that moved in one hold.
     pub most_pages_per_hold: Option<u64>,
-    /// Whether no other point has fewer acquisitions of locks and fewer pages in its worst hold.
+    /// Whether no other point of its machine is as good in all three and better in one: acquisitions of locks, pages in the
+    /// longest hold, pages kept.
     #[serde(rename = "pareto")]
     pub is_best: bool,
     /// Trips of pagesets to their zones for pages.
     pub refills: u64,
+    /// The name of the machine; `None` for the recorded one.
+    pub machine: Option<String>,
+    /// The name of the rules.
+    pub rules: &'static str,
     /// The combination, each `KEY=VALUE`.
     pub settings: Vec<String>,
     /// (holds + 32) / (bound + 32), as [`Standing::ratio`](crate::Standing::ratio).
@@ -149,9 +230,11 @@ pub(crate) type Heard<'h> = dyn Fn(&Point) + Sync + 'h;
 
 impl Point {
     /// Whether it is among the best is known at the end.
-    fn of(combination: &[(String, Tunable)], judged: &Judged) -> Point {
+    fn of(choice: &Choice<'_>, recorded: Model, judged: &Judged) -> Point {
         let Judged { totals, bound_ratio, least_holds } = judged;
         Point {
+            machine: choice.machine.map(|machine| machine.source.clone()),
+            rules: choice.model.unwrap_or(recorded).name,
             bound_ratio: *bound_ratio,
             least_holds: *least_holds,
             kept_pages_mean: totals.kept_pages_mean,
@@ -162,7 +245,7 @@ impl Point {
             most_pages_per_hold: totals.most_pages_per_hold,
             is_best: false,
             refills: totals.refills,
-            settings: combination.iter().map(|(text, _)| text.clone()).collect(),
+            settings: choice.settings.iter().map(|(text, _)| text.clone()).collect(),
         }
     }
 }
@@ -180,11 +263,8 @@ pub(crate) fn sweep(
     observer: &dyn Observer,
     heard: &Heard<'_>,
 ) -> Result<Sweep, ReplayError> {
-    let wishes = combinations.0.iter().map(|combination| {
-        let tunables = combination.iter().map(|(_, tunable)| *tunable).collect();
-        Wish { tunables, ..Wish::default() }
-    });
-    let wishes: Vec<Wish> = wishes.collect();
+    let choices = combinations.all();
+    let wishes: Vec<Wish> = choices.iter().map(Choice::wish).collect();
     // What cannot be is said before the work.
     for wish in &wishes {
         start_of(bundle.name(), start, wish)?;
@@ -211,7 +291,7 @@ pub(crate) fn sweep(
                     Judged { totals: answer.totals, bound_ratio, least_holds }
                 });
             match &judged {
-                Ok(judged) => heard(&Point::of(&combinations.0[at], judged)),
+                Ok(judged) => heard(&Point::of(&choices[at], start.model, judged)),
                 // Nothing is made of the others any more.
                 Err(_) => next.store(wishes.len(), Ordering::Relaxed),
             }
@@ -227,16 +307,16 @@ pub(crate) fn sweep(
     results.sort_by_key(|(at, _)| *at);
     let judged = results.into_iter().map(|(_, judged)| judged).collect::<Result<Vec<_>, _>>()?;
     let all: Vec<Totals> = judged.iter().map(|of| of.totals.clone()).collect();
-    let points = combinations.0.iter().zip(&judged);
-    let points = points.map(|(combination, judged)| Point {
-        is_best: is_best(&judged.totals, &all),
-        ..Point::of(combination, judged)
+    let points = choices.iter().zip(&judged).map(|(choice, judged)| {
+        let beside = choices.iter().zip(&all).filter(|(other, _)| other.at[0] == choice.at[0]);
+        let is_best = is_best(&judged.totals, beside.map(|(_, totals)| totals));
+        Point { is_best, ..Point::of(choice, start.model, judged) }
     });
     let points: Vec<Point> = points.collect();
     Ok(Sweep {
         costs: Costs::BENCH.name,
         open_loop: OPEN_LOOP,
-        notes: idle(&combinations.0, &all, start.model),
+        notes: idle(&choices, &all, start.model),
         points,
         schema: 1,
         bundle: bundle.name().into(),
@@ -245,49 +325,50 @@ pub(crate) fn sweep(
 }
 
 /// Of each key whose values made no difference, why.
-fn idle(combinations: &[Vec<(String, Tunable)>], totals: &[Totals], model: Model) -> Vec<String> {
+fn idle(choices: &[Choice<'_>], totals: &[Totals], recorded: Model) -> Vec<String> {
     let mut notes = Vec::new();
-    for at in 0..combinations.first().map_or(0, Vec::len) {
-        let tunable = combinations[0][at].1;
-        let others = |of: &[(String, Tunable)]| {
-            of.iter()
-                .enumerate()
-                .filter(|(other, _)| *other != at)
-                .map(|(_, of)| of.1)
-                .collect::<Vec<_>>()
+    for at in 0..choices.first().map_or(0, |choice| choice.settings.len()) {
+        let tunable = choices[0].settings[at].1;
+        let is_alike = |one: &Choice<'_>, other: &Choice<'_>| {
+            let mut pairs = one.settings.iter().zip(other.settings).enumerate();
+            one.at == other.at && pairs.all(|(of, (one, other))| of == at || one.1 == other.1)
         };
-        let mut by_others: Vec<(Vec<Tunable>, &Totals)> = Vec::new();
-        let mut points = combinations.iter().zip(totals);
-        let differs = points.any(|(combination, totals)| {
-            let others = others(combination);
-            match by_others.iter().find(|(known, _)| *known == others) {
-                Some((_, known)) => *known != totals,
-                None => {
-                    by_others.push((others, totals));
-                    false
-                }
+        let key = tunable.key();
+        let mut add = |note: String| {
+            if !notes.contains(&note) {
+                notes.push(note);
             }
-        });
-        let (key, name) = (tunable.key(), model.name);
-        match tunable.idle_under(&model) {
-            Some(why) => notes.push(format!("{key} has no effect under the rules {name}: {why}")),
-            None if !differs && by_others.len() < combinations.len() => {
-                notes.push(format!(
-                    "{key}: no figure depends on it with this load and these values"
-                ));
+        };
+        for choice in choices {
+            let model = choice.model.unwrap_or(recorded);
+            if let Some(why) = tunable.idle_under(&model) {
+                add(format!("{key} has no effect under the rules {}: {why}", model.name));
             }
-            None => {}
+        }
+        let all = || choices.iter().zip(totals);
+        let pairs = |(one, of_one): (&Choice<'_>, &Totals)| {
+            let others = all().filter(|(other, _)| is_alike(one, other));
+            others.map(|(_, of_other)| of_other != of_one).collect::<Vec<_>>()
+        };
+        let told: Vec<Vec<bool>> = all().map(pairs).collect();
+        if told.iter().any(|of| of.len() > 1) && !told.iter().flatten().any(|differs| *differs) {
+            add(format!("{key}: no figure depends on it with this load and these values"));
         }
     }
     notes
 }
 
-/// Whether no other is as good in both objectives and better in one: lock acquisitions, and the most pages in one hold.
-fn is_best(one: &Totals, all: &[Totals]) -> bool {
-    let objectives = |of: &Totals| (of.lock_acquisitions, of.most_pages_per_hold);
-    let (locks, pages) = objectives(one);
-    !all.iter().map(objectives).any(|(other_locks, other_pages)| {
-        other_locks <= locks && other_pages <= pages && (other_locks, other_pages) != (locks, pages)
+/// Whether no other is as good in all objectives and better in one: lock acquisitions, the most pages in one hold, pages kept.
+fn is_best<'t>(one: &Totals, mut all: impl Iterator<Item = &'t Totals>) -> bool {
+    let objectives = |of: &Totals| {
+        let counts =
+            [of.lock_acquisitions, of.most_pages_per_hold].map(|of| of.map(|of| of as f64));
+        [counts[0], counts[1], of.kept_pages_mean]
+    };
+    let own = objectives(one);
+    !all.any(|other| {
+        let other = objectives(other);
+        other != own && other.iter().zip(&own).all(|(other, own)| other <= own)
     })
 }
 
@@ -304,10 +385,21 @@ mod tests {
     fn all_combinations_are_made() {
         let all = of(&["pcp.batch_scale_max=0,5", "pcp.batch=31,63"]).unwrap();
         assert_eq!(all.count(), 4);
-        let texts: Vec<&str> = all.0[1].iter().map(|(text, _)| &**text).collect();
+        let texts: Vec<&str> = all.settings[1].iter().map(|(text, _)| &**text).collect();
         assert_eq!(texts, ["pcp.batch_scale_max=0", "pcp.batch=63"]);
         assert_eq!(of(&["pcp.batch_scale_max=0..6"]).unwrap().count(), 7);
         assert_eq!(of(&["pcp.batch=1..64", "pcp.high_min=1..64"]).unwrap().count(), 4096);
+    }
+
+    #[test]
+    fn rules_and_machines_multiply() {
+        let all = of(&["pcp.batch_scale_max=0,5"]).unwrap();
+        let all = all.under(vec![Model::LINUX_6_12, Model::NEARPAGE]).unwrap();
+        assert_eq!(all.count(), 4);
+        let names: Vec<_> = all.all().iter().map(|of| of.model.map(|model| model.name)).collect();
+        assert_eq!(names[1..3], [Some("linux-6.12"), Some("nearpage")]);
+        let many = of(&["pcp.batch=1..4096"]).unwrap().under(vec![Model::NEARPAGE; 2]);
+        assert_eq!(many, Err(CombinationError::TooMany { count: 8192 }));
     }
 
     #[test]
@@ -328,7 +420,10 @@ mod tests {
             ..Totals::default()
         };
         let all = [totals(10, 100), totals(20, 50), totals(20, 100), totals(5, 200)];
-        let best: Vec<bool> = all.iter().map(|one| is_best(one, &all)).collect();
+        let best: Vec<bool> = all.iter().map(|one| is_best(one, all.iter())).collect();
         assert_eq!(best, [true, true, false, true]);
+        let kept = |pages| Totals { kept_pages_mean: Some(pages), ..totals(20, 100) };
+        let all = [kept(5.0), kept(6.0)];
+        assert_eq!(all.each_ref().map(|one| is_best(one, all.iter())), [true, false]);
     }
 }

@@ -121,6 +121,17 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// Points and lines, both axes logarithmic.
+#[derive(Clone, Debug)]
+pub struct Scatter {
+    /// What is drawn.
+    pub title: String,
+    /// What the axes are: across, then up.
+    pub axes: [&'static str; 2],
+    /// Lines; one of a single point is a mark. What is not above 0 is left out.
+    pub series: Vec<Series>,
+}
+
 /// Pixels of a plot's own, before it is fitted to the page.
 const WIDTH: u32 = 480;
 const LINES_HEIGHT: u32 = 240;

@@ -14,7 +14,7 @@
 //! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
 //! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
 //! | show a program that ran under nearpage's malloc | [`run::RunPage`] |
-//! | show sections of text under their headings | [`text_page`] |
+//! | show plots and sections of text under their headings | [`text_page`] |
 //! | draw the machine of either | [`MachineView`] |
 //! | say where the figures come from | [`Origin`] |
 //! | write a page, or leave the older one as it was | [`file::PageFile`] |
@@ -46,7 +46,7 @@ mod samples;
 mod text;
 pub mod yardstick;
 
-pub use charts::{Lines, Series, Shade};
+pub use charts::{Lines, Scatter, Series, Shade};
 pub use machine::MachineView;
 pub use page::Origin;
 pub use text::text_page;

@@ -39,4 +39,14 @@ pub enum TraceError {
         /// Its length.
         offset: u64,
     },
+    /// A text with events of which something is missing.
+    #[error("{input}: byte {offset}: {lacks}")]
+    Lacking {
+        /// Its name.
+        input: String,
+        /// Where the first of them is.
+        offset: u64,
+        /// What it is, and what would print what is missing.
+        lacks: &'static str,
+    },
 }

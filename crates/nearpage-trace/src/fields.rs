@@ -19,11 +19,12 @@ pub(super) fn parse<'a, 'g>(
 ) -> Result<(Event<'a>, Option<&'g Flags>), &'static str> {
     let event = match name {
         b"mm_page_alloc" => return alloc(fields, texts),
-        b"mm_page_free" => {
+        // The second name is that of kernels up to 3.2, as is that of batches.
+        b"mm_page_free" | b"mm_page_free_direct" => {
             let mut block = Block::parse(fields)?;
             Event::Free { pfn: block.pfn()?, order: block.order("order=")? }
         }
-        b"mm_page_free_batched" => Event::FreeBatched,
+        b"mm_page_free_batched" | b"mm_pagevec_free" => Event::FreeBatched,
         b"mm_page_alloc_zone_locked" => {
             let mut block = Block::parse(fields)?;
             let (pfn, order) = (block.pfn()?, block.order("order=")?);

@@ -5,7 +5,12 @@
 //!              `  load-71   (     71) [001] d..2.  5310.881638: mm_page_free: page=…`
 //! trace-cmd    `  load-71    [001]  5310.881638: mm_page_free:         page=…`
 //! perf         `load     71 [001]  5310.881638: kmem:mm_page_free: page=…`
+//! latency      `    load-71        1d..2. 5310881us : mm_page_free: page=…`
+//! graph        ` 5310.881638 |   1)   load-71   |   |  /* mm_page_free: page=… */`
 //! ```
+//!
+//! A mail that quotes them puts `> ` before each. perf script without the field `comm` has no name: the task is `<...>` then, as
+//! where a kernel had forgotten it.
 //!
 //! The name of a task may have spaces, dashes and brackets, so a head is found from its CPU: the last
 //! `[digits]` behind a task of at most 15 characters that has everything else around it.
@@ -30,8 +35,12 @@ pub(super) struct Head<'a> {
     pub(super) fields: &'a [u8],
 }
 
+/// The name of a task that a kernel had forgotten, or a tool does not tell.
+const FORGOTTEN: &[u8] = b"<...>";
+
 /// Takes a line apart, or `None` if it is no event.
 pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
+    let line = unquoted(line);
     let near = &line[..line.len().min(CPU_WITHIN)];
     let mut found = None;
     for bracket in memchr_iter(b'[', near) {
@@ -39,7 +48,88 @@ pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
             found = Some(head);
         }
     }
-    found
+    found.or_else(|| graph(line)).or_else(|| latency(line))
+}
+
+/// A line without what a mail puts before what it quotes.
+pub(super) fn unquoted(line: &[u8]) -> &[u8] {
+    let mut rest = line;
+    while let Some(quoted) = rest.strip_prefix(b">") {
+        rest = quoted.strip_prefix(b" ").unwrap_or(quoted);
+    }
+    rest
+}
+
+/// A comment of the function graph, with options funcgraph-abstime and funcgraph-proc.
+fn graph(line: &[u8]) -> Option<Head<'_>> {
+    let comment = memchr::memmem::find(line, b"/* ")?;
+    let text = line[comment + 3..].trim_ascii_end().strip_suffix(b"*/")?;
+    let mut columns = line[..comment].splitn(3, |byte| *byte == b'|');
+    let time_ns = time(columns.next()?.trim_ascii())?;
+    let (cpu, rest) = number(columns.next()?.trim_ascii_start())?;
+    let (comm, pid) = task(rest.strip_prefix(b")")?)?;
+    let (name, fields) = word(text);
+    let (name, fields) = (name.strip_suffix(b":")?, fields.trim_ascii());
+    let cpu = CpuId(u32::try_from(cpu).ok()?);
+    Some(Head { comm, pid, cpu, time_ns, name, fields })
+}
+
+/// A line of ftrace's option latency-format. Its times are microseconds since the trace began.
+fn latency(line: &[u8]) -> Option<Head<'_>> {
+    let near = &line[..line.len().min(CPU_WITHIN)];
+    let end = memchr::memmem::find(near, b"us")?;
+    // What follows marks long pauses.
+    let rest = line[end + 2..]
+        .strip_prefix(b" ")
+        .or_else(|| line[end + 2..].split_first().map(|of| of.1))?;
+    let rest = rest.strip_prefix(b": ")?;
+    let digits = line[..end].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (time, nothing) = number(&line[end - digits..end])?;
+    let before = line[..end - digits].trim_ascii_end();
+    let place = memchr::memrchr(b' ', before)? + 1;
+    let (cpu, flags) = number(&before[place..])?;
+    let (comm, pid) = task(&before[..place])?;
+    let (name, fields) = word(rest);
+    let is_head = nothing.is_empty() && !flags.is_empty() && time <= SECONDS_MOST * 1_000_000;
+    let (name, fields) = (name.strip_suffix(b":")?, fields.trim_ascii());
+    let cpu = CpuId(u32::try_from(cpu).ok()?);
+    is_head.then_some(Head { comm, pid, cpu, time_ns: time.checked_mul(1000)?, name, fields })
+}
+
+/// Why a line of an event cannot be read, if it looks like one: what it lacks, and what would give it.
+pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
+    let line = unquoted(line);
+    let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
+    if has(b"/* CTF ") || has(b" kmem_mm_page_") {
+        return Some(
+            "CTF of LTTng: it is not read; ftrace, trace-cmd and perf record the same events",
+        );
+    }
+    if !has(b"mm_page_") {
+        return None;
+    }
+    if has(b"/* mm_page_") {
+        return Some(
+            "a function graph without times and tasks: trace options funcgraph-abstime and funcgraph-proc print them",
+        );
+    }
+    if line.trim_ascii_start().starts_with(b"mm_page_") {
+        return Some("events without CPU and time: trace option context-info prints them");
+    }
+    if has(b"kmem:mm_page_alloc(") || has(b"kmem:mm_page_free(") || has(b"kmem:mm_page_pcpu_drain(")
+    {
+        return Some("the text of perf trace, which tells no CPUs: perf record and perf script do");
+    }
+    let is_ticks = |word: &[u8]| {
+        let digits = word.strip_suffix(b":").unwrap_or_default();
+        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    };
+    if has(b"] ") && line.split(|byte| *byte == b' ').any(is_ticks) {
+        return Some(
+            "times without a unit, of the clock counter or x86-tsc: trace_clock local, global, mono, boot or uptime has seconds",
+        );
+    }
+    has(b": mm_page_").then_some("heads of events that lack the task's number, the CPU or the time")
 }
 
 fn parse_at(line: &[u8], bracket: usize) -> Option<Head<'_>> {
@@ -70,6 +160,9 @@ fn task(text: &[u8]) -> Option<(&[u8], u32)> {
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, pid) = text.split_at(text.len() - digits);
     let pid = u32::try_from(number(pid)?.0).ok()?;
+    if before.trim_ascii().is_empty() {
+        return Some((FORGOTTEN, pid));
+    }
     // perf may print process and thread: 71/72.
     let before = match before.strip_suffix(b"/") {
         Some(process) if process.last().is_some_and(u8::is_ascii_digit) => {
@@ -158,6 +251,72 @@ mod tests {
             assert_eq!(head(&format!("{comm:>16}-71      [003] d..2.  {rest}")), expected(comm));
             assert_eq!(head(&format!("{comm:>16} 71 [003]  {rest}")), expected(comm));
         }
+    }
+
+    #[test]
+    fn other_forms_are_read() {
+        let event = "mm_page_free: page=1 pfn=0x2 order=0";
+        for (line, comm, time_ns) in [
+            (
+                format!("    load-71        3d..2. 5310881638us : {event}"),
+                "load",
+                5_310_881_638_000,
+            ),
+            (
+                format!("    load-71        3d..2. 5310881638us!: {event}"),
+                "load",
+                5_310_881_638_000,
+            ),
+            (
+                format!(" 5310.881638 |   3)   load-71    |               |  /* {event} */"),
+                "load",
+                5_310_881_638_000,
+            ),
+            (
+                format!(" 5310.881638 |   3)   load-71    |  d..1. |  0.1 us |      /* {event} */"),
+                "load",
+                5_310_881_638_000,
+            ),
+            (
+                format!("> >        load-71      [003] d..2.  5310.881638: {event}"),
+                "load",
+                5_310_881_638_000,
+            ),
+            (format!("     71 [003]  5310.881638: kmem:{event}"), "<...>", 5_310_881_638_000),
+        ] {
+            let found = head(&line);
+            let expected = expected(comm).map(|mut of| {
+                of.3 = time_ns;
+                of
+            });
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_an_event_lacks_is_told() {
+        for (line, lacks) in [
+            (
+                " 0)               |  /* mm_page_free: page=1 pfn=0x2 order=0 */",
+                "funcgraph-abstime",
+            ),
+            ("mm_page_free: page=1 pfn=0x2 order=0", "context-info"),
+            ("   0.012 load/71 kmem:mm_page_free(pfn: 2, order: 0)", "perf trace"),
+            (
+                "   load-71   [003] d..2.  5310881638: mm_page_free: page=1 pfn=0x2 order=0",
+                "without a unit",
+            ),
+            (
+                "[12:00:00.1] (+0.1) box kmem_mm_page_free: { cpu_id = 3 }, { pfn = 2, order = 0 }",
+                "LTTng",
+            ),
+            ("load [003] 5310.881638: mm_page_free: page=1 pfn=0x2 order=0", "lack"),
+        ] {
+            assert_eq!(head(line), None, "{line}");
+            let why = why_unreadable(line.as_bytes()).unwrap_or_default();
+            assert!(why.contains(lacks), "{line}: {why}");
+        }
+        assert_eq!(why_unreadable(b" => get_page_from_freelist"), None);
     }
 
     #[test]

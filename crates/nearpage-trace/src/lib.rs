@@ -48,6 +48,7 @@
 //! | `head`, `gfp`, `fields` | a line: its head, its flags, its fields |
 //! | `binary` | `trace.dat` and `perf.data`, as lines |
 //! | `read` | lines of a stream; packed streams |
+//! | [`processes`] | what processes did, first to last, without times |
 //! | [`summary`] | who allocates, and what outlives the trace |
 //! | [`timeline`] | a trace as tracks, for viewers |
 //! | [`record`] | a recording: the target, the instance in the kernel, the captures, the bundle |
@@ -65,6 +66,7 @@ mod event;
 mod fields;
 mod gfp;
 mod head;
+pub mod processes;
 mod read;
 pub mod record;
 pub mod summary;

@@ -47,11 +47,15 @@ pub fn read_trace_with_frames<E: From<TraceError>>(
         counts: TraceCounts::default(),
         texts: GfpTexts::default(),
         last_time_ns: 0,
+        lacking: None,
         each,
         frame,
     };
     lines.read(text)?;
     if lines.counts.events == 0 {
+        if let Some((offset, lacks)) = lines.lacking {
+            return Err(TraceError::Lacking { input: input.into(), offset, lacks }.into());
+        }
         let offset = lines.counts.bytes;
         return Err(TraceError::Empty { input: input.into(), offset }.into());
     }
@@ -89,6 +93,8 @@ struct Lines<'i, F, G> {
     counts: TraceCounts,
     texts: GfpTexts,
     last_time_ns: u64,
+    /// The first line that looks like an event and lacks something, before any other.
+    lacking: Option<(u64, &'static str)>,
     each: F,
     frame: G,
 }
@@ -172,6 +178,10 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
     }
 
     fn other_line(&mut self, line: &[u8]) -> Result<(), TraceError> {
+        if self.counts.events == 0 && self.lacking.is_none() {
+            let why = head::why_unreadable(line);
+            self.lacking = why.map(|lacks| (self.counts.bytes, lacks));
+        }
         // Names of tasks may have any byte but zero, ends of lines among them: the half of such a name is no damage behind the
         // first event.
         let is_damage = |&byte: &u8| match self.counts.events {
@@ -190,7 +200,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
             self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
-            (self.frame)(line);
+            (self.frame)(head::unquoted(line));
         }
         Ok(())
     }
@@ -300,6 +310,13 @@ mod tests {
         let (counts, offsets) = read(spoilt.as_bytes());
         let counts = counts.unwrap();
         assert_eq!((counts.events, counts.other_lines, offsets.len()), (5, 2, 5));
+    }
+
+    #[test]
+    fn events_that_lack_something_are_told() {
+        let text = "# tracer: function_graph\n 0)   0.1 us    |  f();\n 0)               |  /* mm_page_free: page=1 pfn=0x2 order=0 */\n";
+        let message = read(text.as_bytes()).0.unwrap_err().to_string();
+        assert!(message.starts_with("t: byte 49: a function graph without times"), "{message}");
     }
 
     #[test]

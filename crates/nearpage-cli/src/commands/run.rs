@@ -61,8 +61,10 @@ Examples:
   nearpage run --report redis.html -- redis-server
   nearpage run --policy-only --options policy=interleave,nodes=0-1 -- redis-server
 
-JSON (--json): schema, command, exit_code, wall_s, cpu_s, peak_rss_kib, minor_faults, pages_by_node (of the program's
-own process, last looked at), uncounted (why nothing was counted, or null), processes[] (what each wrote).
+JSON (--json): schema, command, exit_code, wall_s, cpu_s, peak_rss_kib (of its largest process; null where that cannot be
+told from this command's own, which it began as a copy of), peak_rss_most_kib (no process had more), minor_faults,
+pages_by_node (of the program's own process, last looked at), uncounted (why nothing was counted, or null), processes[]
+(what each wrote, the largest first).
 
 Exit status: that of the program, 128 and the number of the signal that ended it; 2 wrong usage, 126 the program cannot
 be run, 127 there is no such program.";

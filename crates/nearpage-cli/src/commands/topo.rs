@@ -126,7 +126,7 @@ JSON (--format json), counted in pages unless a name says otherwise:
                          pageset {batch, high_min, high_max}, stat_threshold
   distances[][]          rows and columns in the order of nodes
   warnings[]             what had to be assumed
-  set[]                  key, before, after: settings that --set replaced
+  set[]                  key, before, after: settings that --set replaced; no_effect: why no figure is another one
 
 JSON with --verify-placement, counted in the kernel's pages:
   schema                 1
@@ -169,6 +169,28 @@ pub enum Format {
     Hwloc,
 }
 
+/// What --rebuilt changed nothing of.
+const AS_AT_BOOT: &str = "--rebuilt: all fallback orders are those of boot";
+
+/// Whether two plans of a machine have the same fallback orders.
+fn has_same_lists(one: &Plan, other: &Plan) -> bool {
+    let orders =
+        |plan: &Plan| plan.nodes.iter().map(|node| node.fallback.clone()).collect::<Vec<_>>();
+    orders(one) == orders(other)
+}
+
+impl Format {
+    /// Whether fallback orders are in it.
+    fn has_lists(self) -> bool {
+        matches!(self, Format::Text | Format::Json | Format::Fallback)
+    }
+
+    /// Whether watermarks and sizes of pagesets are in it.
+    fn has_sizes(self) -> bool {
+        matches!(self, Format::Text | Format::Json | Format::Zoneinfo)
+    }
+}
+
 /// A machine and its plan, which every format prints.
 struct Report {
     description: MachineDescription,
@@ -179,6 +201,8 @@ struct Report {
     storage: StorageInUse,
     /// How it can bind memory, and why.
     binding: String,
+    /// Whether a rebuild would leave the zonelists as they are.
+    is_as_at_boot: bool,
 }
 
 /// Runs the command.
@@ -199,6 +223,10 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     }
     let report = Report::new(arguments)?;
     let format = format.unwrap_or(Format::Text);
+    arguments.tell_idle(format, &report.set);
+    if arguments.rebuilt && format.has_lists() && report.is_as_at_boot {
+        terminal::note(AS_AT_BOOT);
+    }
     if !matches!(format, Format::Text | Format::Json) {
         // The other formats have no place for warnings.
         for warning in &report.description.warnings {
@@ -225,6 +253,8 @@ struct Replaced {
     key: &'static str,
     before: String,
     after: String,
+    /// Why no figure is another one, if none is.
+    no_effect: Option<String>,
 }
 
 impl Replaced {
@@ -233,11 +263,21 @@ impl Replaced {
             plan.settings.with(|settings| settings.min_free_kbytes = Some(plan.min_free_kbytes))
         };
         let (before, after) = (known(before), known(after));
+        let why = |set: &Override, before: &str, after: &str| match set {
+            Override::WatermarkBoostFactor(_) => Some(
+                "it raises marks while pageblocks are mixed, and is no figure of a machine at rest"
+                    .into(),
+            ),
+            _ if before == after => Some(format!("it is {after} without --set")),
+            _ => None,
+        };
         let mut all: Vec<Replaced> = Vec::new();
         for set in overrides {
             all.retain(|known| known.key != set.key());
             let (before, after) = (set.value_in(&before), set.value_in(&after));
-            all.push(Replaced { key: set.key(), before, after });
+            let no_effect = why(set, &before, &after)
+                .map(|why| format!("{} has no effect here: {why}", set.key()));
+            all.push(Replaced { key: set.key(), before, after, no_effect });
         }
         all
     }
@@ -256,6 +296,27 @@ impl TopoArgs {
     fn overrides(&self) -> Result<Vec<Override>, CommandError> {
         let read = self.set.iter().map(|given| Override::parse(given)).collect::<Result<_, _>>();
         read.map_err(|error| CommandError::Usage(format!("--set {error}")))
+    }
+
+    /// Tells of options that a format has nothing of.
+    fn tell_idle(&self, format: Format, set: &[Replaced]) {
+        let (has_lists, has_sizes) = (format.has_lists(), format.has_sizes());
+        let given = [
+            ("--set", !self.set.is_empty() && !has_sizes),
+            ("--rebuilt", self.rebuilt && !has_lists),
+            ("--model", self.model.is_some() && !has_lists && !has_sizes),
+        ];
+        // What text and JSON say beside the values.
+        for why in set.iter().filter_map(|set| set.no_effect.as_ref()) {
+            if !matches!(format, Format::Text | Format::Json) && has_sizes {
+                terminal::note(why);
+            }
+        }
+        for (option, _) in given.iter().filter(|(_, is_idle)| *is_idle) {
+            let format = format.to_possible_value();
+            let name = format.as_ref().map_or("", |of| of.get_name());
+            terminal::note(format_args!("{option} has no effect on --format {name}"));
+        }
     }
 
     /// The machine that the options name; `None` for this machine.
@@ -300,7 +361,7 @@ impl Report {
         }
         let model = choice.for_kernel("").model;
         let overrides = arguments.overrides()?;
-        let plan = |overrides: &[Override]| {
+        let plan = |overrides: &[Override], lists| {
             let change =
                 |settings: &mut Settings| overrides.iter().for_each(|set| set.apply(settings));
             Plan::with(&description, model, lists, change).map_err(|error| {
@@ -308,10 +369,12 @@ impl Report {
                 InputProblem::Setting(error).at(&place)
             })
         };
-        let set = Replaced::all(&overrides, &plan(&[])?, &plan(&overrides)?);
-        let plan = plan(&overrides)?;
+        let before = plan(&[], Lists::Boot)?;
+        let plan = plan(&overrides, lists)?;
+        let set = Replaced::all(&overrides, &before, &plan);
+        let is_as_at_boot = has_same_lists(&before, &plan);
         let binding = Binding::of_this_process(&environment).to_string();
-        Ok(Report { description, plan, set, storage, binding })
+        Ok(Report { description, plan, set, storage, binding, is_as_at_boot })
     }
 
     fn document(&self) -> MachineDocument<'_> {

@@ -10,14 +10,16 @@ use nearpage::Model;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_lab::load::Load;
 use nearpage_machine::MachineDescription;
-use nearpage_replay::{Replay, Study, Tunable, Wish};
+use nearpage_replay::{Replay, Study, StudyAnswer, Tunable, Wish};
 use nearpage_report::{Origin, text_page};
+use serde::Serialize;
 
 use super::input::{is_standard, models, page_file, read_machine_text};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::replay::{ReplayFailure, open_bundle, tunables};
 use super::{CommandError, print, print_json};
+use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
 ///
@@ -47,9 +49,13 @@ pub struct WhatIfArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     repeat: u32,
 
-    /// Starts that are drawn for the range of the answer, if the machine is the recorded one
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=1024))]
-    starts: u32,
+    /// Starts that are drawn for the range of the answer, if the machine is the recorded one [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    starts: Option<u32>,
+
+    /// Also what CPUs wait for zone locks: processes that do what the recorded ones did, on all CPUs of a simulated machine
+    #[arg(long)]
+    waits: bool,
 
     /// Print JSON instead
     #[arg(long, conflicts_with = "card")]
@@ -81,6 +87,7 @@ JSON of a bundle (--json):
   fidelity_percent     the score of the model on the recorded machine
   starts               starts that were drawn
   leaves_out[]         what the model leaves out
+  waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -100,8 +107,17 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
         return print(&tunables());
     }
     arguments.check()?;
+    if arguments.starts.is_some_and(|starts| starts != arguments.drawn()) {
+        terminal::note(
+            "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
+        );
+    }
     let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
-    match arguments.input.to_str().and_then(Load::by_name) {
+    let load = arguments.input.to_str().and_then(Load::by_name);
+    if load.is_some() && arguments.waits {
+        terminal::note("--waits has no effect: waits are the answer about a load by name");
+    }
+    match load {
         Some(load) => load::run(arguments, load, machine.as_ref()),
         None => of_bundle(arguments, machine),
     }
@@ -125,13 +141,37 @@ fn of_bundle(
             ..Wish::default()
         },
         rules: arguments.rules.iter().map(|choice| choice.for_kernel(kernel).model).collect(),
-        starts: arguments.starts,
+        starts: arguments.drawn(),
     };
     let watched = Interruptible::begin(Bar::percent("whatif"))?;
     let answer = replay.study(&study, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
-    arguments.output(page, &text::of_bundle(&answer), &answer)
+    let mut sections = text::of_bundle(&answer);
+    let waits = match arguments.waits {
+        true => {
+            let now = ModelChoice::Auto.for_kernel(kernel).model;
+            let rules = if study.rules.is_empty() { vec![now] } else { study.rules };
+            let Wish { machine, tunables, .. } = &study.wish;
+            Some(load::waits(replay.bundle(), machine.as_ref(), now, &rules, tunables)?)
+        }
+        false => None,
+    };
+    if let Some(waits) = &waits {
+        text::add_waits(&mut sections, waits.section());
+    }
+    arguments.output(page, &sections, &WithWaits { answer: &answer, waits: &waits })
 }
+
+/// The answer, and waits beside it.
+#[derive(Serialize)]
+struct WithWaits<'a> {
+    #[serde(flatten)]
+    answer: &'a StudyAnswer,
+    waits: &'a Option<load::Waits>,
+}
+
+/// Starts that are drawn unless said.
+const STARTS: u32 = 8;
 
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
@@ -151,6 +191,11 @@ impl WhatIfArgs {
             );
         }
         Ok(())
+    }
+
+    /// Starts that are drawn.
+    fn drawn(&self) -> u32 {
+        if self.machine.is_some() { 0 } else { self.starts.unwrap_or(STARTS) }
     }
 
     fn tunables(&self) -> Result<Vec<Tunable>, CommandError> {
@@ -187,9 +232,9 @@ impl WhatIfArgs {
         document: &impl serde::Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
-            let origin = Origin::new(std::env::args_os(), text::seed(self.starts));
+            let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
             let sections = sections.iter().map(|of| (of.title, of.lines.join("\n")));
-            text_page("What if", &origin, &sections.collect::<Vec<_>>())
+            text_page("What if", &origin, &sections.collect::<Vec<_>>(), &[])
         };
         let written = page.map(|page| page.write(&render())).transpose();
         if self.report.as_deref().is_some_and(is_standard) {

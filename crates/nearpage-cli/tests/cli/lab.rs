@@ -625,6 +625,14 @@ fn a_load_by_name_runs_on_a_machine_of_ones_own() {
 }
 
 #[test]
+fn every_load_has_a_section_of_the_book() {
+    let page = super::tidy::root().join("docs/src/reference/loads.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(sections, nearpage_lab::load::Load::ALL.map(nearpage_lab::load::Load::name));
+}
+
+#[test]
 fn options_of_loads_go_with_loads() {
     for (arguments, expected) in [
         (&["build"][..], "expected --machine MACHINE"),

@@ -9,6 +9,7 @@ mod globals;
 mod lab;
 mod layers;
 mod limits;
+mod options;
 mod packages;
 mod proc;
 mod record;

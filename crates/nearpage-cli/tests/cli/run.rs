@@ -122,4 +122,32 @@ fn the_report_may_go_to_a_file() {
     assert_eq!((code, printed.as_str(), errors.as_str()), (Some(0), "near\n", ""));
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains("no calls were counted: it ran under a policy only"), "{text}");
+    let page = folder.path().join("page");
+    let asked = ["--policy-only", "--report", page.to_str().unwrap(), "--", "echo", "near"];
+    assert_eq!(output(&asked).0, Some(0));
+    assert!(std::fs::read_to_string(page).unwrap().contains("it ran under a policy only"));
+}
+
+/// A program that is smaller than this command: it is not told this command's own figure. A larger one is told its own.
+#[test]
+fn peaks_are_those_of_the_program() {
+    let peak = |report: &Value| report["peak_rss_kib"].as_u64();
+    let (_, _, errors) = output(&["--policy-only", "--json", "--", "true"]);
+    let small = json(&errors);
+    let most = small["peak_rss_most_kib"].as_u64().unwrap();
+    assert!(peak(&small).is_none_or(|peak| peak <= most), "{errors}");
+    let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' a)";
+    let (_, _, errors) = output(&["--policy-only", "--json", "--", "sh", "-c", script]);
+    let large = json(&errors);
+    assert!(peak(&large).is_some_and(|peak| peak > 58_000), "{errors}");
+    if has_library("peaks") {
+        let (_, _, errors) = output(&["--json", "--", "true"]);
+        let counted = json(&errors);
+        let own = &counted["processes"][0];
+        assert_eq!(peak(&counted), own["peak_rss_kib"].as_u64(), "{errors}");
+        assert!(peak(&counted).is_some_and(|peak| peak < most), "{most}: {errors}");
+        assert_eq!(own["command"], "true");
+        let (_, _, text) = output(&["--", "sh", "-c", "sort /etc/passwd >/dev/null; true & wait"]);
+        assert!(text.contains("  sort /etc/passwd") && text.contains("more of sh)"), "{text}");
+    }
 }

@@ -261,3 +261,43 @@ fn a_summary_counts_what_the_trace_has() {
     let sites = String::from_utf8(summary(&[BUNDLE, "--by", "site"]).stdout).unwrap();
     assert!(sites.contains("no event has a call chain"), "{sites}");
 }
+
+/// What `perf kmem stat --page` (perf 6.1) tells of the same file.
+#[test]
+fn counts_are_those_of_perf_kmem() {
+    let file = "crates/nearpage-trace/tests/binary/perf.data.zst";
+    let document = json(&summary(&[file, "--json"]));
+    let requests = &document["requests"];
+    for (name, told, kib) in [
+        ("alloc", 276, 1104),
+        ("free", 1, 4),
+        ("alloc_freed", 0, 0),
+        ("alloc_only", 276, 1104),
+        ("free_only", 1, 4),
+    ] {
+        let is_total = ["alloc", "free"].contains(&name);
+        let count = if is_total { format!("{name}s") } else { name.to_owned() };
+        assert_eq!(requests[&count], told, "{name}");
+        assert_eq!(requests[format!("{name}_pages")], kib / 4, "{name}");
+    }
+    // perf calls the second type reclaimable, as kernels before 3.19 numbered them: it is movable.
+    assert_eq!(document["by_order_and_type"][0][0], 9);
+    assert_eq!(document["by_order_and_type"][0][1], 267);
+}
+
+/// A trace without an event of the allocator says how one is recorded; one that lacks something, what.
+#[test]
+fn traces_that_tell_nothing_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace");
+    let path = file.to_str().unwrap();
+    fs::write(&file, " a-1  [000] d..1.  1.000000: sched_switch: prev=a\n").unwrap();
+    let output = summary(&[path]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("record kmem:mm_page_alloc and kmem:mm_page_free"), "{text}");
+    fs::write(&file, "> 0)    |  /* mm_page_free: page=1 pfn=0x2 order=0 */\n").unwrap();
+    let output = summary(&[path]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("funcgraph-abstime and funcgraph-proc"), "{error}");
+}

@@ -151,3 +151,26 @@ fn a_load_by_name_has_its_waits_compared() {
     assert_eq!(document["now"]["rules"], "linux-6.18");
     assert_eq!(document["changes"][0]["key"], "pcp.batch_scale_max");
 }
+
+/// Waits stand beside the answer: more CPUs wait longer, and a card has them too.
+#[test]
+fn waits_of_the_recorded_load_stand_beside() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let waits = |machine: &str| -> Value {
+        let rules = "linux-6.12,nearpage";
+        let asked = ["whatif", bundle, "--machine", machine, "--rules", rules, "--waits"];
+        let card = stdout(&[&asked[..], &["--card"]].concat());
+        assert!(card.lines().count() <= 25 && card.contains("CPUs wait for zone locks"), "{card}");
+        let document: Value =
+            serde_json::from_str(&stdout(&[&asked[..], &["--json"]].concat())).unwrap();
+        assert!(document["now"]["lock_acquisitions"].is_u64());
+        document["waits"].clone()
+    };
+    let (few, many) = (waits("--numa 4G,cpus=0-1"), waits("--numa 16G,cpus=0-15"));
+    let percent = |of: &Value| of["zone_lock_percent"].as_f64().unwrap();
+    assert!(percent(&many["now"]) > percent(&few["now"]), "{few} {many}");
+    let then = many["then"].as_array().unwrap();
+    assert_eq!((then.len(), &then[1]["rules"]), (2, &"nearpage".into()));
+    assert!(percent(&then[1]) < percent(&then[0]), "{many}");
+}

@@ -1,19 +1,23 @@
-//! `nearpage replay sweep`: every combination of some tunables, on all cores.
+//! `nearpage replay sweep`: every combination of some machines, rules and tunables, on all cores.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Replay, Sweep};
+use nearpage_machine::shown;
+use nearpage_replay::{Combinations, Point, Replay, Sweep};
+use nearpage_report::{Origin, Scatter, Series, Shade, text_page};
 
 use super::input::Input;
 use super::{CommandError, ReplayFailure, print, print_json, what_if};
+use crate::commands::input::{is_standard, named_models, page_file, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 
-/// Replay under every combination of some tunables.
+/// Replay under every combination of some machines, rules and tunables.
 #[derive(Args, Debug)]
 pub struct SweepArgs {
     /// A bundle: a folder with meta.json and trace.txt.zst, or a tar of one; - is standard input; the one that comes along
@@ -23,44 +27,116 @@ pub struct SweepArgs {
 
     /// A tunable and its values, a list or a range: pcp.batch_scale_max=0..5 or 0,2,5; may be given several times; --over
     /// help lists the tunables
-    #[arg(long, value_name = "KEY=VALUES|help", required = true)]
+    #[arg(long, value_name = "KEY=VALUES|help")]
     over: Vec<String>,
+
+    /// Another machine, as nearpage whatif --machine takes it; may be given several times
+    #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
+    topology: Vec<String>,
+
+    /// The rules, instead of the recorded kernel's; may be given several times
+    #[arg(long, value_name = "MODEL", value_parser = named_models())]
+    model: Vec<Model>,
 
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    /// Also write a page of HTML with a plot of the front; it needs no network. With - the page alone goes to standard output
+    #[arg(long, value_name = "PATH|-")]
+    report: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     if arguments.over.iter().any(|given| given == what_if::HELP) {
         return print(&what_if::tunables());
     }
+    if arguments.over.is_empty() && arguments.topology.is_empty() && arguments.model.is_empty() {
+        let problem =
+            "nothing is swept: expected --over KEY=VALUES, --topology MACHINE or --model MODEL";
+        return Err(CommandError::Usage(problem.into()));
+    }
+    let is_page = arguments.report.as_deref().is_some_and(is_standard);
+    if is_page && arguments.json {
+        let problem = "--report - goes to standard output, as --json does: --report takes a PATH";
+        return Err(CommandError::Usage(problem.into()));
+    }
     let over = arguments.over.iter().map(|given| given.parse::<Over>());
     let over: Vec<Over> = over.collect::<Result<_, _>>().map_err(ReplayFailure::Over)?;
-    let combinations = Combinations::of(&over).map_err(ReplayFailure::Combinations)?;
+    let machines = arguments.topology.iter().map(|given| read_machine_text(given));
+    let machines = machines.collect::<Result<_, _>>()?;
+    let combinations = Combinations::of(&over)
+        .and_then(|all| all.on(machines)?.under(arguments.model.clone()))
+        .map_err(ReplayFailure::Combinations)?;
     let input = Input { bundle: arguments.bundle.as_deref(), trace: None };
+    let path = arguments.report.as_deref().filter(|path| !is_standard(path));
+    let inputs =
+        || arguments.bundle.as_deref().into_iter().chain(arguments.topology.iter().map(Path::new));
+    let page = path.map(|path| page_file(path, inputs())).transpose()?;
     let replay = Replay::of(input.open()?).map_err(ReplayFailure::from)?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let bar = Bar::percent(&format!("{} combinations", combinations.count()));
     let watched = Interruptible::begin(bar)?;
     let sweep = replay.sweep(&combinations, threads, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
-    if arguments.json { print_json(&sweep) } else { print(&text(&sweep)) }
+    let text = text(&sweep);
+    let written = page.map(|page| page.write(&self::page(&sweep, &text))).transpose();
+    match (is_page, arguments.json) {
+        (true, _) => print(&self::page(&sweep, &text))?,
+        (false, true) => print_json(&sweep)?,
+        (false, false) => print(&text)?,
+    }
+    written?;
+    Ok(())
+}
+
+/// The page: the front of each machine under each set of rules as a line, and the text.
+fn page(sweep: &Sweep, text: &str) -> String {
+    let mut fronts: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for point in sweep.points.iter().filter(|point| point.is_best) {
+        let name = [point.rules, point.machine.as_deref().unwrap_or("")].join(" ");
+        let holds = point.lock_acquisitions.unwrap_or(0) as f64;
+        let place = (holds, point.most_pages_per_hold.unwrap_or(0) as f64);
+        match fronts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(place),
+            None => fronts.push((name, vec![place])),
+        }
+    }
+    let count = fronts.len();
+    let series = fronts.into_iter().enumerate().map(|(at, (name, mut points))| {
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let grade = at * 255 / count.saturating_sub(1).max(1);
+        Series { name: name.trim().into(), shade: Shade::Graded(grade.min(255) as u8), points }
+    });
+    let plot = Scatter {
+        title: "The front: pages in the longest hold, by holds of zone locks".into(),
+        axes: ["holds", "pages in the longest"],
+        series: series.collect(),
+    };
+    let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
+    text_page(
+        &format!("Sweep of {}", sweep.bundle),
+        &origin,
+        &[("Combinations", text.into())],
+        &[plot],
+    )
 }
 
 fn text(sweep: &Sweep) -> String {
     let Sweep { bundle, model, points, costs, open_loop, .. } = sweep;
     let mut out = String::new();
     let _ = writeln!(out, "{bundle}: model {model}, {} combinations", points.len());
-    let settings: Vec<String> = points.iter().map(|point| point.settings.join(" ")).collect();
+    let has_rules = points.iter().any(|point| point.rules != *model);
+    let settings: Vec<String> = points.iter().map(|point| combination(point, has_rules)).collect();
     let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
-        "  {:<width$} {:>12} {:>7} {:>14} {:>10} {:>10} {:>12} {:>12}",
+        "  {:<width$} {:>12} {:>7} {:>14} {:>10} {:>10} {:>10} {:>12} {:>12}",
         "settings",
         "lock holds",
         "ratio",
         "most per hold",
+        "kept mean",
         "refills",
         "drains",
         "cached KiB",
@@ -69,11 +145,12 @@ fn text(sweep: &Sweep) -> String {
     for (point, settings) in points.iter().zip(settings) {
         let _ = writeln!(
             out,
-            "{} {settings:<width$} {:>12} {:>7.2} {:>14} {:>10} {:>10} {:>12} {:>12.2}",
+            "{} {settings:<width$} {:>12} {:>7.2} {:>14} {:>10} {:>10} {:>10} {:>12} {:>12.2}",
             if point.is_best { "*" } else { " " },
             point.lock_acquisitions.unwrap_or(0),
             point.bound_ratio,
             point.most_pages_per_hold.unwrap_or(0),
+            point.kept_pages_mean.map_or("-".into(), |pages| format!("{pages:.0}")),
             point.refills,
             point.drains,
             point.cached_bytes / 1024,
@@ -85,8 +162,16 @@ fn text(sweep: &Sweep) -> String {
     }
     let _ = writeln!(
         out,
-        "* no other has fewer lock holds and fewer pages per hold. Ratio: to the fewest holds that would do with as much \
+        "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
+         Ratio: to the fewest holds that would do with as much \
          memory (replay --bound). Model time by {costs}.\n{open_loop}"
     );
     out
+}
+
+/// What a point is of.
+fn combination(point: &Point, has_rules: bool) -> String {
+    let machine = point.machine.as_ref().map(|name| shown(name).to_string());
+    let rules = has_rules.then(|| point.rules.to_owned());
+    machine.into_iter().chain(rules).chain(point.settings.clone()).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -37,8 +38,28 @@ pub(super) struct Ended {
     pub looks: Vec<Look>,
     /// The kernel's monotonic clock at its start, in milliseconds.
     pub begun_ms: u64,
+    /// Its own process.
+    pub process: u32,
     pub usage: libc::rusage,
+    /// What `usage` has as the most that was resident, before the child became the program: a copy of this command.
+    pub copied_kib: u64,
 }
+
+impl Ended {
+    /// The most that was resident in a process, as far as the kernel can tell it from the copy that the program began as.
+    pub fn peak_kib(&self) -> Option<u64> {
+        let peak = self.most_kib();
+        (peak > self.copied_kib + INEXACT_KIB).then_some(peak)
+    }
+
+    /// No process had more than this.
+    pub fn most_kib(&self) -> u64 {
+        self.usage.ru_maxrss.try_into().unwrap_or_default()
+    }
+}
+
+/// The kernel counts resident pages in batches of each CPU: so much a figure may be off.
+const INEXACT_KIB: u64 = 256;
 
 /// What the kernel said of a process at a moment.
 pub(super) struct Look {
@@ -86,11 +107,22 @@ pub(super) fn run(
     // to both; what somebody sends to this process is passed on.
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let handle = signals.handle();
+    let (mut copied, to_copied) = std::io::pipe()?;
+    // SAFETY: the closure makes two system calls and allocates nothing.
+    unsafe {
+        child.pre_exec(move || {
+            let of_copy = usage(libc::RUSAGE_SELF).ru_maxrss as u64;
+            (&to_copied).write_all(&of_copy.to_ne_bytes())
+        });
+    }
     let mut child = child.spawn().map_err(|error| RunFailure::NotRun {
         program: command[0].to_string_lossy().into_owned(),
         error,
     })?;
     let process = child.id();
+    let mut of_copy = [0; size_of::<u64>()];
+    copied.read_exact(&mut of_copy)?;
+    let copied_kib = u64::from_ne_bytes(of_copy);
     let begun = Instant::now();
     let begun_ms = monotonic_ms();
     let is_over = AtomicBool::new(false);
@@ -129,13 +161,20 @@ pub(super) fn run(
         handle.close();
         (status, sampler.join().unwrap_or_default())
     });
+    let usage = usage(libc::RUSAGE_CHILDREN);
+    let text = fs::read_to_string(&lines).unwrap_or_default();
+    let pages_by_node = looks.last().map(|look| look.pages_by_node.clone()).unwrap_or_default();
+    let lines = text;
+    Ok(Ended { status: status?, lines, pages_by_node, looks, begun_ms, process, usage, copied_kib })
+}
+
+/// What the kernel counted of this process, or of its children.
+fn usage(of: libc::c_int) -> libc::rusage {
     // SAFETY: numbers; zeroes are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the place for the answer is there.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let text = fs::read_to_string(&lines).unwrap_or_default();
-    let pages_by_node = looks.last().map(|look| look.pages_by_node.clone()).unwrap_or_default();
-    Ok(Ended { status: status?, lines: text, pages_by_node, looks, begun_ms, usage })
+    unsafe { libc::getrusage(of, &raw mut usage) };
+    usage
 }
 
 /// Characters of a name that nobody guesses.

@@ -15,10 +15,10 @@ pub(super) fn page(report: &Report, ended: &Ended) -> String {
     let mut page =
         RunPage::new(&format!("{}: exit code {}", report.command.join(" "), report.exit_code));
     page.add_sentence(format!(
-        "{:.3} s, {:.3} s of CPU time, at most {:.1} MiB resident in a process, {} minor faults, {} processes that counted.",
+        "{:.3} s, {:.3} s of CPU time, {}, {} minor faults, {} processes that counted.",
         report.wall_s,
         report.cpu_s,
-        mib(report.peak_kib as u64 * 1024),
+        report.peak_text(),
         report.faults,
         report.processes.len()
     ));
@@ -26,7 +26,7 @@ pub(super) fn page(report: &Report, ended: &Ended) -> String {
         page.add_sentence(format!("No calls were counted: {why}."));
     }
     let mut of_most = samples(ended);
-    if let Some(most) = report.processes.first() {
+    if let Some(most) = report.busiest() {
         of_most.retain(|sample| sample.sample == most.pid);
     }
     plots(&mut page, ended, &of_most);
@@ -115,7 +115,7 @@ fn texts<const N: usize>(names: [&str; N]) -> Vec<String> {
 
 fn tables(page: &mut RunPage, report: &Report) {
     page.add_table(processes(&report.processes));
-    let Some(most) = report.processes.first() else { return };
+    let Some(most) = report.busiest() else { return };
     let of = format!("{} ({})", most.program, most.pid);
     page.add_table(waste(most, &of));
     page.add_table(classes(most, &of));
@@ -132,16 +132,20 @@ fn tables(page: &mut RunPage, report: &Report) {
 
 fn processes(all: &[Process]) -> RunTable {
     let row = |process: &Process| {
+        let calls = match process.allocations {
+            0 => "called no malloc".into(),
+            calls => calls.to_string(),
+        };
         let kind = if process.forked { "fork" } else { "program" };
         vec![
-            process.program.clone(),
+            process.command.clone(),
             process.pid.to_string(),
             process.parent.to_string(),
             kind.to_owned(),
-            process.allocations.to_string(),
+            calls,
             format!("{:.1}", mib(process.bytes_in_use)),
             format!("{:.1}", mib(process.bytes_held)),
-            format!("{:.1}", mib(process.peak_rss_kib * 1024)),
+            process.peak_rss_kib.map_or("-".into(), |peak| format!("{:.1}", mib(peak * 1024))),
             process.minor_faults.to_string(),
             process.heaps.to_string(),
             process.freed_elsewhere.to_string(),
@@ -158,7 +162,7 @@ fn processes(all: &[Process]) -> RunTable {
             all.len()
         ),
         header: texts([
-            "program",
+            "command",
             "process",
             "parent",
             "kind",
@@ -182,22 +186,25 @@ fn waste(process: &Process, of: &str) -> RunTable {
     let small: u64 = process.classes.iter().map(|class| class.in_use * class.size).sum();
     let spans: u64 = process.classes.iter().map(|class| class.span_bytes).sum();
     let large = process.bytes_held.saturating_sub(spans + process.boot_bytes);
-    let peak = process.peak_rss_kib * 1024;
+    let peak = process.peak_rss_kib.map(|peak| peak * 1024);
     let row = |what: &str, bytes: u64| vec![what.to_owned(), format!("{:.2}", mib(bytes))];
+    let mut rows = vec![
+        row("small objects in use", small),
+        row("caching: spans, less objects in use", spans.saturating_sub(small)),
+        row("large blocks and mappings", large),
+        row("what the malloc stands on", process.boot_bytes),
+    ];
+    if let Some(peak) = peak {
+        rows.push(row("peak resident", peak));
+        rows.push(row("peak, less what is held", peak.saturating_sub(process.bytes_held)));
+    }
     RunTable {
         title: format!("Where the memory is, {of}, when it ended"),
         note: "Caching: free objects in spans and on lists of threads. What the peak has more is memory that was given back, \
                code, stacks, and files."
             .into(),
         header: texts(["what", "MiB"]),
-        rows: vec![
-            row("small objects in use", small),
-            row("caching: spans, less objects in use", spans.saturating_sub(small)),
-            row("large blocks and mappings", large),
-            row("what the malloc stands on", process.boot_bytes),
-            row("peak resident", peak),
-            row("peak, less what is held", peak.saturating_sub(process.bytes_held)),
-        ],
+        rows,
     }
 }
 

@@ -9,18 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use super::child::{Ended, exit_code};
 
-/// Processes and sizes that the text has a line for.
+/// Programs and sizes that the text has a line for.
 const LINES: usize = 8;
 
 /// What a process wrote when it ended.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Process {
     pub program: String,
+    /// Its command line, or the begin of it.
+    pub command: String,
     pub pid: u32,
     pub parent: u32,
     /// Made by a fork, with the memory of its parent; its allocations are those since.
     pub forked: bool,
-    pub peak_rss_kib: u64,
+    /// The most that was resident; `None` where the process could not read it.
+    pub peak_rss_kib: Option<u64>,
     pub minor_faults: u64,
     pub allocations: u64,
     pub bytes_in_use: u64,
@@ -76,8 +79,12 @@ pub(super) struct Report {
     pub exit_code: u8,
     pub wall_s: f64,
     pub cpu_s: f64,
+    /// The most that was resident in a process; `None` where that cannot be told from what this command had.
     #[serde(rename = "peak_rss_kib")]
-    pub peak_kib: i64,
+    pub peak_kib: Option<u64>,
+    /// No process had more than this.
+    #[serde(rename = "peak_rss_most_kib")]
+    pub most_kib: u64,
     #[serde(rename = "minor_faults")]
     pub faults: i64,
     pub pages_by_node: BTreeMap<u32, u64>,
@@ -95,12 +102,15 @@ impl Report {
         let lines = ended.lines.lines();
         let mut processes: Vec<Process> =
             lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
-        processes.sort_by_key(|process| std::cmp::Reverse(process.allocations));
+        processes
+            .sort_by_key(|process| std::cmp::Reverse((process.peak_rss_kib, process.allocations)));
         let counted: u64 = processes.iter().map(|process| process.allocations).sum();
         let uncounted = uncounted.or_else(|| {
-            (counted == 0).then(|| {
-                "no process wrote a report: it was killed or ended by _exit, or brings a malloc of its own".to_owned()
-            })
+            let why = match processes.is_empty() {
+                true => "no process wrote a report: it was killed or ended by _exit, or brings a malloc of its own",
+                false => "it called no malloc, or one of its own",
+            };
+            (counted == 0).then(|| why.to_owned())
         });
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Self {
@@ -109,11 +119,39 @@ impl Report {
             exit_code: exit_code(ended.status),
             wall_s: wall.as_secs_f64(),
             cpu_s: seconds(ended.usage.ru_utime) + seconds(ended.usage.ru_stime),
-            peak_kib: ended.usage.ru_maxrss,
+            peak_kib: peak_kib(ended, &processes),
+            most_kib: ended.most_kib(),
             faults: ended.usage.ru_minflt,
             pages_by_node: ended.pages_by_node.clone(),
             uncounted,
             processes,
+        }
+    }
+}
+
+/// The most that was resident in a process: what the kernel has of all, else what each wrote, if the program's own did.
+fn peak_kib(ended: &Ended, processes: &[Process]) -> Option<u64> {
+    let wrote = || {
+        processes.iter().find(|of| of.pid == ended.process)?.peak_rss_kib?;
+        processes.iter().filter_map(|of| of.peak_rss_kib).max()
+    };
+    ended.peak_kib().or_else(wrote)
+}
+
+impl Report {
+    /// The process with the most allocations, if any has one.
+    pub fn busiest(&self) -> Option<&Process> {
+        let busiest = self.processes.iter().max_by_key(|process| process.allocations);
+        busiest.filter(|process| process.allocations > 0)
+    }
+
+    /// What was resident at most, in words.
+    pub fn peak_text(&self) -> String {
+        match self.peak_kib {
+            Some(peak) => format!("at most {:.1} MiB resident in a process", mib(peak * 1024)),
+            None => {
+                format!("less than {:.1} MiB resident in each process", mib(self.most_kib * 1024))
+            }
         }
     }
 }
@@ -131,12 +169,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: exit code {}", self.command.join(" "), self.exit_code)?;
         writeln!(f, "time: {:.3} s, CPU {:.3} s", self.wall_s, self.cpu_s)?;
-        writeln!(
-            f,
-            "memory: at most {:.1} MiB resident in a process, {} minor faults",
-            mib(self.peak_kib as u64 * 1024),
-            self.faults
-        )?;
+        writeln!(f, "memory: {}, {} minor faults", self.peak_text(), self.faults)?;
         if !self.pages_by_node.is_empty() {
             let nodes = self.pages_by_node.iter();
             let nodes: Vec<_> =
@@ -149,41 +182,11 @@ impl fmt::Display for Report {
         if self.processes.is_empty() {
             return Ok(());
         }
-        writeln!(
-            f,
-            "{:>8} {:>12} {:>9} {:>9} {:>7} {:>7} {:>10} {:>6} {:>6}",
-            "process",
-            "allocations",
-            "used MiB",
-            "held MiB",
-            "large",
-            "mapped",
-            "elsewhere",
-            "heaps",
-            "trims"
-        )?;
-        for process in self.processes.iter().take(LINES) {
-            writeln!(
-                f,
-                "{:>8} {:>12} {:>9.1} {:>9.1} {:>7} {:>7} {:>10} {:>6} {:>6}",
-                process.pid,
-                process.allocations,
-                mib(process.bytes_in_use),
-                mib(process.bytes_held),
-                process.large,
-                process.mapped,
-                process.freed_elsewhere,
-                process.heaps,
-                process.trims
-            )?;
-        }
-        if let Some(more) = self.processes.len().checked_sub(LINES).filter(|more| *more > 0) {
-            writeln!(f, "{more:>8} more")?;
-        }
-        let most = &self.processes[0];
+        self.write_processes(f)?;
+        let Some(most) = self.busiest() else { return Ok(()) };
         let mut classes: Vec<_> = most.classes.iter().collect();
         classes.sort_by_key(|class| std::cmp::Reverse(class.allocated));
-        writeln!(f, "sizes of process {}, by calls:", most.pid)?;
+        writeln!(f, "sizes of process {} ({}), by calls:", most.pid, most.program)?;
         writeln!(
             f,
             "{:>8} {:>12} {:>10} {:>8} {:>9}",
@@ -199,5 +202,62 @@ impl fmt::Display for Report {
             )?;
         }
         Ok(())
+    }
+}
+
+/// Letters of a command line in a row.
+const COMMAND_LETTERS: usize = 48;
+
+impl Report {
+    /// A row for each program, of its largest process.
+    fn write_processes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>8} {:>9} {:>12} {:>9} {:>9} {:>7} {:>7} {:>10} {:>6}  command",
+            "process",
+            "peak MiB",
+            "allocations",
+            "used MiB",
+            "held MiB",
+            "large",
+            "mapped",
+            "elsewhere",
+            "heaps"
+        )?;
+        let mut programs: Vec<(&Process, usize)> = Vec::new();
+        for process in &self.processes {
+            match programs.iter_mut().find(|(largest, _)| largest.program == process.program) {
+                Some((_, more)) => *more += 1,
+                None => programs.push((process, 0)),
+            }
+        }
+        for (process, more) in programs.iter().take(LINES) {
+            let peak = process.peak_rss_kib.map(|peak| format!("{:.1}", mib(peak * 1024)));
+            let peak = peak.unwrap_or_else(|| "-".into());
+            let mut command: String = process.command.chars().take(COMMAND_LETTERS).collect();
+            if *more > 0 {
+                command += &format!("  (and {more} more of {})", process.program);
+            }
+            write!(f, "{:>8} {peak:>9} ", process.pid)?;
+            if process.allocations == 0 {
+                writeln!(f, "{:>12} {:>53}  {command}", "none", "called no malloc")?;
+                continue;
+            }
+            writeln!(
+                f,
+                "{:>12} {:>9.1} {:>9.1} {:>7} {:>7} {:>10} {:>6}  {command}",
+                process.allocations,
+                mib(process.bytes_in_use),
+                mib(process.bytes_held),
+                process.large,
+                process.mapped,
+                process.freed_elsewhere,
+                process.heaps,
+            )?;
+        }
+        match programs.len().checked_sub(LINES).filter(|more| *more > 0) {
+            Some(more) => writeln!(f, "{more:>8} more programs"),
+            None => Ok(()),
+        }
     }
 }

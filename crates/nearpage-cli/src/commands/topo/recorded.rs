@@ -9,7 +9,7 @@ use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::{Lists, Machine};
 
 use super::text::{RECORDED, Text};
-use super::{Format, Replaced, TopoArgs, WithSet};
+use super::{AS_AT_BOOT, Format, Replaced, TopoArgs, WithSet, has_same_lists};
 use crate::commands::{CommandError, input, print, print_json};
 use crate::terminal;
 
@@ -32,6 +32,11 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         prediction.plan = prediction.rebuilt();
     }
     terminal::note(summary(&prediction));
+    arguments.tell_idle(format, &set);
+    if arguments.rebuilt && format.has_lists() && has_same_lists(&prediction.plan, &unchanged.plan)
+    {
+        terminal::note(AS_AT_BOOT);
+    }
     if prediction.model.is_of_other_kernel && arguments.set.is_empty() {
         terminal::note(differences(&recording, capture, &recorded, &prediction)?);
     }

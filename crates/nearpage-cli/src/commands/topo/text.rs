@@ -63,10 +63,11 @@ impl Text<'_> {
         let process = self.process.as_ref().map_or(String::new(), |(storage, binding)| {
             format!("Storage   {storage}\nBinding   {binding}\n")
         });
-        let set = self
-            .set
-            .iter()
-            .map(|set| format!("Set       {}: {} -> {}\n", set.key, set.before, set.after));
+        let set = self.set.iter().map(|set| {
+            let why = set.no_effect.iter().map(|why| format!("          {why}\n"));
+            let why: String = why.collect();
+            format!("Set       {}: {} -> {}\n{why}", set.key, set.before, set.after)
+        });
         let set: String = set.collect();
         format!(
             "Machine   {}; pages of {}; {}\n\

@@ -3,16 +3,25 @@
 use std::collections::BTreeMap;
 
 use nearpage::{Config, Model};
-use nearpage_lab::load::{Load, LoadWish, scenario_of};
-use nearpage_lab::{Options, Report};
+use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
+use nearpage_lab::{LabError, Options, Report, Scenario};
 use nearpage_machine::MachineDescription;
-use nearpage_replay::Tunable;
+use nearpage_replay::{Bundle, Tunable};
+use nearpage_sim::workload::lifetimes::Run;
+use nearpage_trace::TraceEvent;
+use nearpage_trace::processes::{Blocks, Processes};
 use serde::Serialize;
 
 use super::text::Section;
 use super::{CommandError, NOTHING, WhatIfArgs};
+use crate::commands::input::DescriptionFailure;
+use crate::commands::interrupt::Interruptible;
 use crate::commands::lab::LabFailure;
 use crate::commands::progress::Bar;
+use crate::commands::replay::ReplayFailure;
+
+/// Sizes of pagesets, which follow from a simulated machine.
+const SIZES: [&str; 3] = ["pcp.batch", "pcp.high_min", "pcp.high_max"];
 
 /// The answer about a load by name.
 #[derive(Debug, Serialize)]
@@ -58,8 +67,7 @@ pub(super) fn run(
     let page = arguments.page()?;
     let mut rules = arguments.rules()?;
     let tunables = arguments.tunables()?;
-    let sizes = ["pcp.batch", "pcp.high_min", "pcp.high_max"];
-    if let Some(size) = tunables.iter().find(|tunable| sizes.contains(&tunable.key())) {
+    if let Some(size) = tunables.iter().find(|tunable| SIZES.contains(&tunable.key())) {
         let problem = format!(
             "--change {}: of a load by name, sizes of pagesets follow from the machine",
             size.key()
@@ -77,34 +85,9 @@ pub(super) fn run(
     if tunables.is_empty() {
         rules.remove(0);
     }
-    let config = |rules: &[Model], tunables: &[Tunable]| {
-        let mut config = Config::default();
-        let mut rules = rules.to_vec();
-        for tunable in tunables {
-            rules.iter_mut().for_each(|model| tunable.apply_to_model(model));
-            if let Tunable::Kernel(change) = tunable {
-                change.apply(&mut config.settings);
-            }
-        }
-        (rules, config)
-    };
-    let wish = |(rules, config): (Vec<Model>, Config)| LoadWish {
-        machine,
-        costs: None,
-        rules,
-        cpus: None,
-        seconds: None,
-        config,
-    };
-    let run = |wish: LoadWish<'_>| -> Result<(String, Vec<String>, Report), CommandError> {
-        let (scenario, notes) = scenario_of(load, &wish).map_err(LabFailure::from)?;
-        let bar = Bar::of(load.name(), "runs");
-        let options = Options { observer: &bar, ..Options::default() };
-        let report = nearpage_lab::run(&scenario, &options).map_err(LabFailure::from)?;
-        Ok((scenario.title, notes, report))
-    };
-    let (title, notes, before) = run(wish(config(&[now], &[])))?;
-    let (.., after) = run(wish(config(&rules, &tunables)))?;
+    let asked = Asked { now, rules: &rules, tunables: &tunables, machine };
+    let Compared { title, notes, now: before, then } =
+        asked.compared(load.name(), |wish| scenario_of(load, wish))?;
     let changes = tunables.iter().map(|tunable| {
         let settings = nearpage::Settings::default();
         let idle = rules.iter().filter_map(|model| {
@@ -128,21 +111,131 @@ pub(super) fn run(
         load: load.name(),
         title,
         changes: changes.collect(),
-        now: outcome(load, &before, now),
-        then: rules.iter().map(|&model| outcome(load, &after, model)).collect(),
+        now: before,
+        then,
         leaves_out: notes,
     };
     arguments.output(page, &sections(&answer), &answer)
 }
 
+/// What is compared, on a simulated machine.
+struct Asked<'a> {
+    now: Model,
+    rules: &'a [Model],
+    tunables: &'a [Tunable],
+    machine: &'a MachineDescription,
+}
+
+/// What it came to.
+struct Compared {
+    title: String,
+    notes: Vec<String>,
+    now: Outcome,
+    then: Vec<Outcome>,
+}
+
+impl Asked<'_> {
+    /// Runs the rules of now, and then the others with the tunables. `scenario` makes a scenario of a wish; its work is called `name`.
+    fn compared(
+        &self,
+        name: &'static str,
+        scenario: impl Fn(&LoadWish<'_>) -> Result<(Scenario, Vec<String>), LabError>,
+    ) -> Result<Compared, CommandError> {
+        let run = |rules: &[Model], tunables: &[Tunable]| {
+            let mut config = Config::default();
+            let mut rules = rules.to_vec();
+            for tunable in tunables {
+                rules.iter_mut().for_each(|model| tunable.apply_to_model(model));
+                if let Tunable::Kernel(change) = tunable {
+                    change.apply(&mut config.settings);
+                }
+            }
+            let machine = self.machine;
+            let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
+            let (scenario, notes) = scenario(&wish).map_err(LabFailure::from)?;
+            let bar = Bar::of(name, "runs");
+            let options = Options { observer: &bar, ..Options::default() };
+            let report = nearpage_lab::run(&scenario, &options).map_err(LabFailure::from)?;
+            let outcomes = wish.rules.iter().map(|model| outcome(name, &report, *model));
+            Ok::<_, CommandError>((scenario.title, notes, outcomes.collect::<Vec<_>>()))
+        };
+        let (title, notes, now) = run(&[self.now], &[])?;
+        let (.., then) = run(self.rules, self.tunables)?;
+        let now = now.into_iter().next().expect("one set of rules ran");
+        Ok(Compared { title, notes, now, then })
+    }
+}
+
 /// The counts of one set of rules.
-fn outcome(load: Load, report: &Report, model: Model) -> Outcome {
-    let prefix = format!("{}, {}: ", load.name(), model.name);
+fn outcome(name: &str, report: &Report, model: Model) -> Outcome {
+    let prefix = format!("{name}, {}: ", model.name);
     let own = report.counts.iter().filter_map(|(name, value)| {
         let name = name.strip_prefix(&prefix)?;
         (!name.contains(' ')).then(|| (name.to_owned(), *value))
     });
     Outcome { rules: model.name, counts: own.collect() }
+}
+
+/// What CPUs wait for zone locks with the processes of a recording.
+#[derive(Debug, Serialize)]
+pub(super) struct Waits {
+    title: String,
+    now: Outcome,
+    then: Vec<Outcome>,
+    leaves_out: Vec<String>,
+}
+
+/// Waits of a recorded load on a machine: under the rules of now, and then under others with tunables.
+pub(super) fn waits(
+    bundle: &Bundle,
+    elsewhere: Option<&MachineDescription>,
+    now: Model,
+    rules: &[Model],
+    tunables: &[Tunable],
+) -> Result<Waits, CommandError> {
+    let recorded = bundle.recording().capture(Some("before"))?.machine()?;
+    let cpus = recorded.cpus.len();
+    let here = MachineDescription::new("the recorded machine".into(), recorded.machine)
+        .map_err(DescriptionFailure::from)?;
+    let machine = elsewhere.unwrap_or(&here);
+    let mut processes = Processes::default();
+    let watched = Interruptible::begin(Bar::percent("processes"))?;
+    let each = |event: &TraceEvent<'_>| {
+        processes.note(event);
+        Ok(())
+    };
+    bundle.events(&watched, each).map_err(ReplayFailure::from)?;
+    drop(watched);
+    let load = processes.finish();
+    let run = |of: &Blocks| Run { allocates: of.allocates, blocks: of.count, order: of.order };
+    let recorded = Recorded {
+        moved_percent: load.moved_percent(),
+        processes: load.processes.iter().map(|of| of.iter().map(run).collect()).collect(),
+        cpus,
+    };
+    let asked = Asked { now, rules, tunables, machine };
+    let compared =
+        asked.compared("recorded", |wish| scenario_of_recorded(recorded.clone(), wish))?;
+    let mut leaves_out = compared.notes;
+    leaves_out.push("settings that are not changed are Linux's defaults".into());
+    let sizes = tunables.iter().filter(|tunable| SIZES.contains(&tunable.key()));
+    leaves_out.extend(sizes.map(|size| {
+        format!(
+            "{} has no effect on waits: sizes of pagesets follow from the machine there",
+            size.key()
+        )
+    }));
+    Ok(Waits { title: compared.title, now: compared.now, then: compared.then, leaves_out })
+}
+
+impl Waits {
+    pub(super) fn section(&self) -> Section {
+        let mut lines = vec![self.title.clone()];
+        lines.extend(sentences(&self.now, &self.then));
+        lines.extend(table(&self.now, &self.then));
+        lines.extend(self.leaves_out.clone());
+        Section::new("Waits for zone locks", lines, 4)
+    }
 }
 
 fn sections(answer: &Answer) -> Vec<Section> {
@@ -153,9 +246,26 @@ fn sections(answer: &Answer) -> Vec<Section> {
         changes.push(format!("{}: {} -> {}", change.key, change.before, change.after));
         changes.extend(change.no_effect.clone());
     }
-    let count = |of: &Outcome, name: &str| of.counts.get(name).copied();
-    let said = answer.then.iter().map(|then| {
-        let text = |name: &str, unit: &str| match (count(then, name), count(&answer.now, name)) {
+    let said = sentences(&answer.now, &answer.then);
+    let mut lines =
+        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
+    lines.extend(table(&answer.now, &answer.then));
+    vec![
+        Section::new("What changes", changes, 5),
+        Section::new("Answer", said, 4),
+        Section::new("Now, then", lines, 8),
+        Section::new("What the model leaves out", answer.leaves_out.clone(), 4),
+    ]
+}
+
+fn count(of: &Outcome, name: &str) -> Option<f64> {
+    of.counts.get(name).copied()
+}
+
+/// A sentence for each set of rules.
+fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
+    let said = then.iter().map(|then| {
+        let text = |name: &str, unit: &str| match (count(then, name), count(now, name)) {
             (Some(then), Some(now)) => format!("{then} {unit} for {now}"),
             _ => format!("unknown {unit}"),
         };
@@ -167,14 +277,17 @@ fn sections(answer: &Answer) -> Vec<Section> {
             text("holds", "holds")
         )
     });
-    let said: Vec<String> = said.collect();
+    said.collect()
+}
+
+/// A line for each count.
+fn table(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let mut head = format!("{:<24} {:>14}", "quantity", "now");
-    answer.then.iter().for_each(|then| head += &format!(" {:>16} {:>8}", then.rules, "ratio"));
-    let mut table =
-        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules), head];
-    for (name, now) in &answer.now.counts {
+    then.iter().for_each(|then| head += &format!(" {:>16} {:>8}", then.rules, "ratio"));
+    let mut table = vec![head];
+    for (name, now) in &now.counts {
         let mut line = format!("{name:<24} {now:>14}");
-        for then in &answer.then {
+        for then in then {
             let value = count(then, name);
             let ratio = value.filter(|_| *now > 0.0).map(|value| format!("{:.2}", value / now));
             let value = value.map_or("-".into(), |value| value.to_string());
@@ -182,10 +295,5 @@ fn sections(answer: &Answer) -> Vec<Section> {
         }
         table.push(line);
     }
-    vec![
-        Section::new("What changes", changes, 5),
-        Section::new("Answer", said, 4),
-        Section::new("Now, then", table, 8),
-        Section::new("What the model leaves out", answer.leaves_out.clone(), 4),
-    ]
+    table
 }

@@ -105,6 +105,13 @@ pub(super) fn of_bundle(answer: &StudyAnswer) -> Vec<Section> {
     ]
 }
 
+/// Puts waits before what is left out. On a card they take room of what changes, and of what is left out.
+pub(super) fn add_waits(sections: &mut Vec<Section>, waits: Section) {
+    sections[0].card_most -= 3;
+    sections[3].card_most -= 2;
+    sections.insert(3, waits);
+}
+
 fn sentence(now: &Totals, then: &Then) -> String {
     if let Some(why) = &then.no_difference {
         return format!("no difference: {why}.");
