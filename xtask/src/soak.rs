@@ -82,10 +82,7 @@ const STEPS: [Step; 21] = [
     },
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),
-    random(
-        &[("NEARPAGE_INPUTS", "100000")],
-        "test --release -p nearpage-explain --test spliced",
-    ),
+    random(&[("NEARPAGE_INPUTS", "100000")], "test --release -p nearpage-explain --test spliced"),
     once(&[("NEARPAGE_LOGS", "1000")], "test --release -p nearpage-explain --test transports"),
     once(
         &[("NEARPAGE_LOG_MB", "100"), ("NEARPAGE_LOG_SECONDS", "1")],

@@ -220,7 +220,8 @@ mod tests {
             let facts = Facts::read(&tree);
             let refused = format!("box: {path}:1:1: found {text:?}, expected {expected}");
             assert_eq!(facts.unreadable, [refused]);
-            let (unread, lacking) = (Facts { unreadable: vec![], ..facts }, Facts::read(&self::tree()));
+            let (unread, lacking) =
+                (Facts { unreadable: vec![], ..facts }, Facts::read(&self::tree()));
             let known = Facts { missing: unread.missing.clone(), ..lacking.clone() };
             assert_eq!(unread, known, "nothing of it is believed");
             assert_eq!(unread.missing.len() + 1, lacking.missing.len(), "it is not missing");

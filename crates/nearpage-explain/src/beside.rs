@@ -322,9 +322,7 @@ impl Beside {
     pub(crate) fn about(&self, report: &Report) -> Vec<String> {
         let mut lines = Vec::new();
         let kib = |kib: u64| size::format(kib.saturating_mul(1024));
-        if let Some((cpu, node)) =
-            report.cpu.and_then(|cpu| Some((cpu, self.node_of(cpu)?)))
-        {
+        if let Some((cpu, node)) = report.cpu.and_then(|cpu| Some((cpu, self.node_of(cpu)?))) {
             lines.push(format!("CPU {cpu}, which asked, is on node {node}"));
         }
         let ids = self.nodes.keys().copied().chain(self.zones.iter().map(|zone| zone.node));
@@ -340,13 +338,17 @@ impl Beside {
                 (Some(size), None) => kib(size),
                 (None, _) => "an unknown amount of memory".into(),
             };
-            lines.push(format!("node {node}, which the report does not show, has {told}, at another moment"));
+            lines.push(format!(
+                "node {node}, which the report does not show, has {told}, at another moment"
+            ));
         }
         if let Some((name, pages)) = &self.largest_cache
             && report.largest_cache.is_none()
         {
             let total = kib(pages.saturating_mul(report.page_kib()));
-            lines.push(format!("the largest cache of slabinfo is {name} with {total}, at another moment"));
+            lines.push(format!(
+                "the largest cache of slabinfo is {name} with {total}, at another moment"
+            ));
         }
         if !self.settings.is_empty() {
             let settings: Vec<String> =
@@ -395,11 +397,10 @@ vm.laptop_mode = 0
 dentry 100 200 192 21 2 : tunables 0 0 0 : slabdata 10 10 0
 ";
         let beside = beside(text);
-        assert_eq!(beside.nodes[&0], BesideNode {
-            size: Some(102_400),
-            free: Some(10_240),
-            cpus: Some(vec![0, 1]),
-        });
+        assert_eq!(
+            beside.nodes[&0],
+            BesideNode { size: Some(102_400), free: Some(10_240), cpus: Some(vec![0, 1]) }
+        );
         assert_eq!((beside.node_of(3), beside.nodes[&1].size), (Some(1), Some(204_800)));
         let [zone] = &beside.zones[..] else { panic!("{:?}", beside.zones) };
         assert_eq!((zone.pages["free"], zone.pages["managed"]), (5000, 50_000));
@@ -409,7 +410,17 @@ dentry 100 200 192 21 2 : tunables 0 0 0 : slabdata 10 10 0
         let texts: Vec<&str> = beside.texts.keys().copied().collect();
         assert_eq!(
             texts,
-            ["buddyinfo", "lscpu", "meminfo", "node meminfo", "numactl", "pagetypeinfo", "slabinfo", "sysctl", "zoneinfo"]
+            [
+                "buddyinfo",
+                "lscpu",
+                "meminfo",
+                "node meminfo",
+                "numactl",
+                "pagetypeinfo",
+                "slabinfo",
+                "sysctl",
+                "zoneinfo"
+            ]
         );
     }
 

@@ -126,10 +126,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     };
     // Either the report names it, or it is the only one that gives nothing.
     let names_node = Zones::new(report).this_node().is_some();
-    say(
-        nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report),
-        NO_NODE_OF_CPU,
-    );
+    say(nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report), NO_NODE_OF_CPU);
     say(
         has_zones && report.mode.gfp.contains(Gfp::THISNODE) && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",

@@ -76,8 +76,7 @@ fn begins(message: &str) -> bool {
 /// Whether a line is what a journal writes around messages: `}`, `"PRIORITY" : "4"`, `_HOSTNAME=box`.
 fn is_of_markup(text: &str) -> bool {
     let is_field = |(name, _): (&str, &str)| {
-        name.len() > 2
-            && name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+        name.len() > 2 && name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
     };
     text.starts_with(['{', '}', '"']) || text.split_once('=').is_some_and(is_field)
 }
@@ -95,7 +94,9 @@ fn is_whole(text: &str) -> Option<bool> {
     let last = || text.split_whitespace().next_back().unwrap_or_default();
     let is_digit = |text: &str| text.ends_with(|character: char| character.is_ascii_digit());
     if text.starts_with("SLUB: Unable") {
-        return Some(text.contains("gfp=") && text.matches('(').count() == text.matches(')').count());
+        return Some(
+            text.contains("gfp=") && text.matches('(').count() == text.matches(')').count(),
+        );
     }
     if piece::is_like_head(text) {
         let is_open = text.matches('(').count() > text.matches(')').count();
@@ -157,7 +158,10 @@ fn may_follow(text: &str, next: &str) -> bool {
 fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     // What makes a first line of two that are none.
     if completes_a_head(text, next) {
-        return piece::is_like_head(&format!("{text}{next}"));
+        let without = piece::is_like_head(&format!("{text}{next}"));
+        if without != piece::is_like_head(&format!("{text} {next}")) {
+            return without;
+        }
     }
     let last = text.split_whitespace().next_back().unwrap_or_default();
     let first = next.split_whitespace().next().unwrap_or_default();
@@ -175,14 +179,24 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
         return !text.contains(", ");
     }
     const WORDS: [&str; 12] = [
-        "allocate", "allocation", "exceeds", "failed", "on", "order", "page", "pages", "process", "to", "total",
+        "allocate",
+        "allocation",
+        "exceeds",
+        "failed",
+        "on",
+        "order",
+        "page",
+        "pages",
+        "process",
+        "to",
+        "total",
         "vm_struct",
     ];
     if WORDS.contains(&last) && WORDS.contains(&first.trim_end_matches(',')) {
         return false;
     }
     // Of figures with a unit a part is left: of the figure, or of its name.
-    let is_row = text.contains("kB") || text.contains(" free:");
+    let is_row = text.contains("kB") || rows::is_zone(text);
     let lacks_unit = last.contains(':') && !last.ends_with(':') && is_row;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'(' | b')');
     if is_row && last.bytes().all(is_name) && first.contains(':') {

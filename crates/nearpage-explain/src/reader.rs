@@ -449,8 +449,8 @@ impl<R: BufRead> Reader<R> {
             }
             _ => {
                 let mut likely = self.open.iter_mut();
-                let likely =
-                    likely.position(|open| open.is_likely(&piece) && open.take(&piece, number, caller));
+                let likely = likely
+                    .position(|open| open.is_likely(&piece) && open.take(&piece, number, caller));
                 likely.or_else(|| {
                     self.open.iter_mut().position(|open| open.take(&piece, number, caller))
                 })

@@ -109,7 +109,10 @@ fn json(text: &str) -> Option<String> {
         string(rest.trim_start().strip_prefix(':')?.trim_start())
     };
     // A string alone, and no key with its value.
-    let is_string = inner.len() > 1 && inner.ends_with('"') && !inner[1..].contains("\" : ") && !inner[1..].contains("\":");
+    let is_string = inner.len() > 1
+        && inner.ends_with('"')
+        && !inner[1..].contains("\" : ")
+        && !inner[1..].contains("\":");
     let found = KEYS.iter().find_map(of_key);
     let mut found = found.or_else(|| string(inner).filter(|_| is_string))?;
     if found.ends_with('\n') {

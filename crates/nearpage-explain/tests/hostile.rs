@@ -248,9 +248,13 @@ fn entries_in_json_are_read() {
     let plain = explain(REPORT.as_bytes()).unwrap();
     let entry = |line: &str, begin: &str, end: &str| {
         let line = line.replace('"', "\\\"");
-        format!("{begin}{{\"_TRANSPORT\":\"kernel\",\"__CURSOR\":\"s=1\",\"MESSAGE\":\"{line}\"}}{end}")
+        format!(
+            "{begin}{{\"_TRANSPORT\":\"kernel\",\"__CURSOR\":\"s=1\",\"MESSAGE\":\"{line}\"}}{end}"
+        )
     };
-    let pretty = |line: &str| format!("{{\n\t\"_TRANSPORT\" : \"kernel\",\n\t\"MESSAGE\" : \"{line}\"\n}}\n");
+    let pretty = |line: &str| {
+        format!("{{\n\t\"_TRANSPORT\" : \"kernel\",\n\t\"MESSAGE\" : \"{line}\"\n}}\n")
+    };
     let all = |of: &dyn Fn(&str) -> String| REPORT.lines().map(of).collect::<String>();
     for log in [
         all(&|line| entry(line, "", "\n")),

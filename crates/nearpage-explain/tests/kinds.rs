@@ -283,7 +283,8 @@ fn marks_are_no_cure_for_a_kill() {
 /// Addresses, not pages.
 #[test]
 fn areas_without_addresses() {
-    let log = "[1.0] vmap allocation for size 4198400 failed: use vmalloc=<size> to increase size\n";
+    let log =
+        "[1.0] vmap allocation for size 4198400 failed: use vmalloc=<size> to increase size\n";
     let found = explained(log).remove(0);
     assert_eq!((found.verdict.rule, found.causes[0].kind), (Rule::Addresses, CauseKind::Addresses));
 }

@@ -75,7 +75,9 @@ fn mutated(random: &mut Random, logs: &[Vec<u8>]) -> Vec<u8> {
             7 => {
                 const MARKS: [&[u8]; 8] =
                     [b"\\n", b"#012", b"=\n", b"=3D", b"{\"log\":\"", b"<br>", b"> ", b"Node 0 "];
-                input.splice(at..at, MARKS[random.below(MARKS.len())].iter().copied()).for_each(drop);
+                input
+                    .splice(at..at, MARKS[random.below(MARKS.len())].iter().copied())
+                    .for_each(drop);
             }
             _ => {
                 let line = input[at..].iter().take_while(|byte| **byte != b'\n').count();
@@ -122,7 +124,9 @@ fn spliced_and_mutated_logs_are_read() {
         (reports, refused) = (reports + told, refused + failed);
         longest = longest.max(took);
     }
-    println!("seed {seed}: {inputs} inputs, {reports} reports, {refused} refused, longest {longest:?}");
+    println!(
+        "seed {seed}: {inputs} inputs, {reports} reports, {refused} refused, longest {longest:?}"
+    );
     // The canary: mutations leave most reports to be found.
     assert!(reports >= inputs / 2, "{reports} reports in {inputs} inputs");
 }

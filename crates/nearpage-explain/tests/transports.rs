@@ -18,7 +18,8 @@ fn each(log: &str, change: impl Fn(&str) -> String) -> String {
 fn wrapped(log: &str, width: usize) -> String {
     each(log, |line| {
         let characters: Vec<char> = line.chars().collect();
-        let parts: Vec<String> = characters.chunks(width).map(|part| part.iter().collect()).collect();
+        let parts: Vec<String> =
+            characters.chunks(width).map(|part| part.iter().collect()).collect();
         parts.join("\n")
     })
 }
@@ -76,18 +77,40 @@ fn quoted_printable(log: &str) -> String {
 /// Nothing is lost.
 const WHOLE: [Transport; 26] = [
     ("as it is", |log| log.into()),
-    ("containerd", |log| each(log, |line| format!("2026-03-07T01:02:03.123456789Z stdout F {line}"))),
+    ("containerd", |log| {
+        each(log, |line| format!("2026-03-07T01:02:03.123456789Z stdout F {line}"))
+    }),
     ("docker", |log| {
-        each(log, |line| format!("{{\"log\":\"{}\\n\",\"stream\":\"stderr\",\"time\":\"2026-03-07T01:02:03Z\"}}", json(line)))
+        each(log, |line| {
+            format!(
+                "{{\"log\":\"{}\\n\",\"stream\":\"stderr\",\"time\":\"2026-03-07T01:02:03Z\"}}",
+                json(line)
+            )
+        })
     }),
     ("journal as JSON", |log| {
-        each(log, |line| format!("{{\"__CURSOR\":\"s=1;i=2\",\"PRIORITY\":\"4\",\"MESSAGE\":\"{}\"}}", json(line)))
+        each(log, |line| {
+            format!(
+                "{{\"__CURSOR\":\"s=1;i=2\",\"PRIORITY\":\"4\",\"MESSAGE\":\"{}\"}}",
+                json(line)
+            )
+        })
     }),
-    ("RFC 5424", |log| each(log, |line| format!("<4>1 2026-03-07T01:02:03.123Z box kernel - - - {line}"))),
+    ("RFC 5424", |log| {
+        each(log, |line| format!("<4>1 2026-03-07T01:02:03.123Z box kernel - - - {line}"))
+    }),
     ("syslog", |log| each(log, |line| format!("Mar  7 01:02:03 box kernel: {line}"))),
-    ("syslog with a facility", |log| each(log, |line| format!("Mar  7 01:02:03 box kern.warn kernel: {line}"))),
-    ("Talos", |log| each(log, |line| format!("10.0.0.7: kern: warning: [2026-03-07T01:02:03.123456789Z]: {line}"))),
-    ("logcat", |log| each(log, |line| format!("03-07 01:02:03.123   234   234 W kernel  : {line}"))),
+    ("syslog with a facility", |log| {
+        each(log, |line| format!("Mar  7 01:02:03 box kern.warn kernel: {line}"))
+    }),
+    ("Talos", |log| {
+        each(log, |line| {
+            format!("10.0.0.7: kern: warning: [2026-03-07T01:02:03.123456789Z]: {line}")
+        })
+    }),
+    ("logcat", |log| {
+        each(log, |line| format!("03-07 01:02:03.123   234   234 W kernel  : {line}"))
+    }),
     ("a date in German", |log| each(log, |line| format!("[Sa M\u{e4}r  7 01:02:03 2026] {line}"))),
     ("a reply", |log| each(log, |line| format!("> {line}"))),
     ("a reply to a reply", |log| each(log, |line| format!(">> {line}"))),
@@ -99,14 +122,18 @@ const WHOLE: [Transport; 26] = [
         let named = log.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         each(&named, |line| format!("<span class=\"k\">{line}</span><br>"))
     }),
-    ("a string of JSON", |log| format!("{{\"text\": 1, \"message\": \"{}\"}}\n", json(log).replace('\n', "\\n"))),
+    ("a string of JSON", |log| {
+        format!("{{\"text\": 1, \"message\": \"{}\"}}\n", json(log).replace('\n', "\\n"))
+    }),
     ("ends of lines in octal", |log| log.replace('\n', "#012")),
     ("ends of lines in hexadecimal", |log| log.replace('\n', "\\x0a")),
     ("quoted-printable", quoted_printable),
     ("markdown", |log| log.replace('*', "\\*").replace('_', "\\_").replace('[', "\\[")),
     ("a table", |log| each(log, |line| format!("| {line} |"))),
     ("each line twice", |log| each(log, |line| format!("{line}\n{line}"))),
-    ("lines of others between", |log| each(log, |line| format!("{line}\nMar  7 01:02:03 box sshd[77]: Accepted key for a"))),
+    ("lines of others between", |log| {
+        each(log, |line| format!("{line}\nMar  7 01:02:03 box sshd[77]: Accepted key for a"))
+    }),
     ("indented", |log| each(log, |line| format!("    {line}"))),
 ];
 
@@ -160,7 +187,17 @@ fn differs(log: &str, sent: &str, is_whole: bool) -> Option<String> {
         return (!is_told).then(|| format!("{} reports, then {}", before.len(), after.len()));
     }
     before.iter().zip(&after).find_map(|(before, after)| {
-        let is_weaker = !is_whole && after.verdict.rule == Rule::Unknown;
+        // Of zones that refuse alike the whole report names the largest, which a cut one may not know.
+        let is_said = |explanation: &Explanation| {
+            let (rule, node, zone) = decided(after);
+            let mut zones = explanation.verdict.zones.iter();
+            rule == explanation.verdict.rule
+                && zones.any(|of| {
+                    let rules = [Some(of.at_min.rule), of.at_high.as_ref().map(|high| high.rule)];
+                    Some(of.node) == node && Some(&*of.zone) == zone && rules.contains(&Some(rule))
+                })
+        };
+        let is_weaker = !is_whole && (after.verdict.rule == Rule::Unknown || is_said(before));
         let is_equal = decided(before) == decided(after)
             && (!is_whole || before.report.zones == after.report.zones);
         (!is_equal && !is_weaker)

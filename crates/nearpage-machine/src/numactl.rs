@@ -429,7 +429,9 @@ node     0    1    2
         let expected = machine(CXL).unwrap();
         for paste in [
             text.clone(),
-            format!("Hello,\nas you asked:\n\n> user@host $ numactl -H\n{text}> user@host $\nBye\n"),
+            format!(
+                "Hello,\nas you asked:\n\n> user@host $ numactl -H\n{text}> user@host $\nBye\n"
+            ),
             format!("Command: numactl --hardware\n{CXL}\nuptime\n 10:11:12 up 3 days\n"),
             CXL.lines().map(|line| format!("| {line} |\n")).collect::<String>(),
             format!("numactl --hardware\n{}", CXL.replace("\n", "\r\n")),

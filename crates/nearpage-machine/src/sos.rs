@@ -77,7 +77,9 @@ fn of_machine(machine: &Machine, path: &str) -> Option<String> {
         }
         "meminfo" => {
             let line = |name: &str, bytes: Option<u64>| {
-                bytes.map_or(String::new(), |bytes| format!("Node {id} {name}: {} kB\n", bytes >> 10))
+                bytes.map_or(String::new(), |bytes| {
+                    format!("Node {id} {name}: {} kB\n", bytes >> 10)
+                })
             };
             Some(line("MemTotal", node.memory_bytes) + &line("MemFree", node.free_bytes))
         }
@@ -94,7 +96,10 @@ mod tests {
 
     fn tree() -> MemoryTree {
         let mut tree = MemoryTree::new("sosreport-box");
-        tree.insert(SETTINGS, "kernel.osrelease = 4.18.0\nvm.zone_reclaim_mode = 1\nvm.min_free_kbytes = 67584\n");
+        tree.insert(
+            SETTINGS,
+            "kernel.osrelease = 4.18.0\nvm.zone_reclaim_mode = 1\nvm.min_free_kbytes = 67584\n",
+        );
         tree.insert(
             NODES_OF,
             "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 100 MB\nnode 0 free: 10 MB\nnode 1 cpus: 2 3\n\

@@ -231,7 +231,8 @@ impl<'p> Shown<'p> {
         self.lines += reader.lines();
         match &mut self.form {
             Form::Json { .. } => {
-                self.unread.extend(reader.unread().iter().map(|unread| (name.into(), unread.clone())));
+                self.unread
+                    .extend(reader.unread().iter().map(|unread| (name.into(), unread.clone())));
             }
             Form::Text(log) => {
                 let is_named = self.names.len() > 1 || self.names.iter().all(|of| of != name);
@@ -266,11 +267,7 @@ impl<'p> Shown<'p> {
         output.flush()
     }
 
-    fn end(
-        &mut self,
-        output: &mut impl Write,
-        failure: Option<&ExplainFailure>,
-    ) -> io::Result<()> {
+    fn end(&mut self, output: &mut impl Write, failure: Option<&ExplainFailure>) -> io::Result<()> {
         match &mut self.form {
             Form::Json { .. } => {
                 let of_log = |(source, inner): &(String, Unread)| {

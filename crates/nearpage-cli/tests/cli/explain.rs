@@ -71,7 +71,8 @@ fn a_sosreport_is_explained_as_a_whole() {
     };
     write("sos_commands/kernel/dmesg", &log);
     write("var/log/messages", &log);
-    let numactl = "available: 1 nodes (7)\nnode 7 cpus: 9\nnode 7 size: 2048 MB\nnode 7 free: 1024 MB\n";
+    let numactl =
+        "available: 1 nodes (7)\nnode 7 cpus: 9\nnode 7 size: 2048 MB\nnode 7 free: 1024 MB\n";
     write("sos_commands/numa/numactl_--hardware", numactl);
     write("sos_commands/kernel/sysctl_-a", "vm.min_free_kbytes = 67584\n");
     let archive = folder.path().join("sos.tar");
@@ -85,16 +86,17 @@ fn a_sosreport_is_explained_as_a_whole() {
         assert_eq!(found["reports"].as_array().unwrap().len(), 1, "{found}");
         assert_eq!(found["seen_again"], 1);
         let beside = found["reports"][0]["beside"].to_string();
-        assert!(beside.contains("node 7, which the report does not show, has 2 GiB, 1 GiB"), "{beside}");
+        assert!(
+            beside.contains("node 7, which the report does not show, has 2 GiB, 1 GiB"),
+            "{beside}"
+        );
         assert!(beside.contains("vm.min_free_kbytes = 67584"), "{beside}");
     }
     // One paste may have all of it, and several files are one ticket.
     let paste = explain(&[], &format!("{numactl}\n{log}"));
     assert!(text(&paste.stdout).contains("node 7, which the report does not show"));
-    let two = explain(
-        &[LOG, sos.join("sos_commands/numa/numactl_--hardware").to_str().unwrap()],
-        "",
-    );
+    let two =
+        explain(&[LOG, sos.join("sos_commands/numa/numactl_--hardware").to_str().unwrap()], "");
     assert!(text(&two.stdout).contains("node 7, which the report does not show"));
 }
 

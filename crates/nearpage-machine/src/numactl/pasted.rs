@@ -132,11 +132,10 @@ mod tests {
             let lines: Vec<String> =
                 characters.chunks(width).map(|part| part.iter().collect()).collect();
             let texts = texts(&lines.join("\n"));
-            let words = |text: &str| {
-                text.split_whitespace().map(String::from).collect::<Vec<_>>()
-            };
+            let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
             assert_eq!(words(texts[0][0].text()), words(&whole), "{width}");
-            let quoted: Vec<String> = lines.iter().map(|line| format!("> {}", line.trim())).collect();
+            let quoted: Vec<String> =
+                lines.iter().map(|line| format!("> {}", line.trim())).collect();
             let texts = super::texts(&quoted.join("\n"));
             assert_eq!(words(texts[0][0].text()), words(&whole), "{width} in a mail");
         }
@@ -144,7 +143,9 @@ mod tests {
 
     #[test]
     fn distances_fit_together() {
-        for (first, rest) in [("  0:  10  2", "1 31"), ("  0:  10  21", "31"), ("  0:  10  25", "5 31")] {
+        for (first, rest) in
+            [("  0:  10  2", "1 31"), ("  0:  10  21", "31"), ("  0:  10  25", "5 31")]
+        {
             let words = joined(first, rest);
             let last = words.split_whitespace().next_back();
             assert_eq!((last, words.matches("25 5").count()), (Some("31"), 0), "{words}");

@@ -44,7 +44,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Whether an input can be read twice.
 fn is_read_twice(path: &Path) -> bool {
-    !input::is_standard(path) && path.metadata().is_ok_and(|found| found.is_file() || found.is_dir())
+    !input::is_standard(path)
+        && path.metadata().is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
 /// The name of an input.
@@ -128,7 +129,8 @@ fn recognised<'a>(mut stream: impl Read + 'a) -> io::Result<(Option<Packing>, im
 }
 
 fn no_log() -> io::Error {
-    let message = "no log in it, expected a sosreport, or files such as dmesg, messages, kern.log or console";
+    let message =
+        "no log in it, expected a sosreport, or files such as dmesg, messages, kern.log or console";
     io::Error::new(io::ErrorKind::NotFound, message)
 }
 
@@ -148,7 +150,8 @@ fn folder(path: &Path) -> io::Result<(PathBuf, Vec<String>)> {
         let tree = FolderTree::new(root);
         let mut logs = Vec::new();
         for folder in LOG_FOLDERS {
-            let below = |name: String| if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            let below =
+                |name: String| if folder.is_empty() { name } else { format!("{folder}/{name}") };
             let mut names: Vec<String> = tree.names(folder)?.into_iter().map(below).collect();
             names.retain(|path| is_wanted(path, Wanted::Logs));
             names.sort();
