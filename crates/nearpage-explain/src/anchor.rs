@@ -24,7 +24,7 @@ const BEGINS: [&str; 34] = [
     "[  pid  ]",
     "[ pid ]",
     "SLUB: Unable to allocate",
-    "  cache: ",
+    "cache: ",
     "Hardware name:",
     "Call Trace:",
     "Call trace:",
@@ -67,7 +67,9 @@ pub(crate) fn begins(message: &str) -> bool {
     begins_at(message, all.find(|begin| message.starts_with(**begin)).copied())
         || begins_with_zone(message)
         || begins_with_count(message)
+        || message.starts_with("node ") && message.contains(": slabs: ")
         || message.starts_with("free:")
+            && !has_unit(&message["free:".len()..])
             && (message.contains("free_pcp:") || message.contains("slab_reclaimable:"))
 }
 
@@ -100,9 +102,14 @@ fn begins_at(rest: &str, begin: Option<&str>) -> bool {
                     || rest.starts_with("hugepages_total="))
         }
         // Nodes and zones have counters of the same names, in kB.
-        _ if COUNTERS.contains(&begin) => !after.split(' ').next().unwrap_or(after).ends_with("kB"),
+        _ if COUNTERS.contains(&begin) => !has_unit(after),
         _ => true,
     }
+}
+
+/// Whether a figure is that of a node or a zone, and not of the machine, in pages.
+fn has_unit(after: &str) -> bool {
+    after.split(' ').next().unwrap_or(after).ends_with("kB")
 }
 
 /// `Normal free:`, `DMA: 1*4kB`.
@@ -239,6 +246,8 @@ mod tests {
                 assert_eq!(shape.strip(&line), Some(message));
             }
         }
+        let row = "12: Node 0 DMA free:8kB min:4kB active_anon:4kB slab_reclaimable:4kB free_pcp:0kB free_cma:0kB";
+        assert_eq!(positions(row).collect::<Vec<_>>(), [4], "a zone's counters begin nothing");
         assert_eq!(positions("usb 1-1: new device on Node controller").next(), None);
     }
 

@@ -239,11 +239,14 @@ impl Beside {
         let counts = |text: &str| -> Option<Vec<u64>> {
             text.split_whitespace().take(32).map(|word| word.parse().ok()).collect()
         };
-        let at = self.zones.iter().position(|of| of.node == node && of.zone == zone);
-        if at.is_none() && self.zones.len() < ROWS_MOST {
-            self.zones.push(BesideZone { node, zone: zone.into(), ..BesideZone::default() });
-        }
-        let at = at.or(self.zones.len().checked_sub(1))?;
+        let at = match self.zones.iter().position(|of| of.node == node && of.zone == zone) {
+            Some(at) => at,
+            None if self.zones.len() == ROWS_MOST => return None,
+            None => {
+                self.zones.push(BesideZone { node, zone: zone.into(), ..BesideZone::default() });
+                self.zones.len() - 1
+            }
+        };
         let text = match rest.trim_start() {
             "" => {
                 // The zone whose figures follow is the last.

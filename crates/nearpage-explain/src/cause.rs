@@ -118,11 +118,11 @@ pub(crate) fn kib(kib: u64) -> String {
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
-    if verdict.rule == Rule::Memcg {
-        return of_memcg(report);
-    }
     if report.kind == Kind::Slub {
         return of_slub(report).into_iter().collect();
+    }
+    if verdict.rule == Rule::Memcg {
+        return of_memcg(report);
     }
     if is_vmalloc_of_addresses(report) || verdict.rule == Rule::AreaTooLarge {
         return vec![of_addresses(report, verdict)];
@@ -307,8 +307,10 @@ impl Sought<'_> {
         let free = self.zones.pages(row.free).known()?;
         // Without CMA there would be enough, or it is most of what is free.
         let at_min = self.zone()?.at_min.needed.least();
+        let by_pages = !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge);
         let decides = cma.least() > 0
-            && (free >= at_min.min(judgement.needed.least()) || cma.least() >= free / 2);
+            && (by_pages && free >= at_min.min(judgement.needed.least())
+                || cma.least() >= free / 2);
         let counts = judgement.free.most() < free;
         (decides && counts && judgement.answer != Answer::Passes).then(|| {
             let cma_kib = self.zones.kib(cma.least());

@@ -32,7 +32,7 @@ impl Message {
         {
             return false;
         }
-        if begins(&next.text) {
+        if begins(&next.text) || is_of_markup(&next.text) {
             return false;
         }
         match is_whole(&self.text) {
@@ -73,6 +73,14 @@ fn begins(message: &str) -> bool {
         || message.contains("+0x")
 }
 
+/// Whether a line is what a journal writes around messages: `}`, `"PRIORITY" : "4"`, `_HOSTNAME=box`.
+fn is_of_markup(text: &str) -> bool {
+    let is_field = |(name, _): (&str, &str)| {
+        name.len() > 2 && name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+    };
+    text.starts_with(['{', '}', '"']) || text.split_once('=').is_some_and(is_field)
+}
+
 /// Whether the two make a first line of a report that neither of them is.
 fn completes_a_head(text: &str, next: &str) -> bool {
     let is_head = |text: &str| piece::is_like_head(text);
@@ -85,6 +93,11 @@ fn is_whole(text: &str) -> Option<bool> {
     let is_yes_or_no = || text.ends_with("? yes") || text.ends_with("? no");
     let last = || text.split_whitespace().next_back().unwrap_or_default();
     let is_digit = |text: &str| text.ends_with(|character: char| character.is_ascii_digit());
+    if text.starts_with("SLUB: Unable") {
+        return Some(
+            text.contains("gfp=") && text.matches('(').count() == text.matches(')').count(),
+        );
+    }
     if piece::is_like_head(text) {
         let is_open = text.matches('(').count() > text.matches(')').count();
         let is_old = !text.contains('(') && (text.contains("mode:0x") || text.contains("order="));
@@ -123,6 +136,9 @@ fn is_whole(text: &str) -> Option<bool> {
     if text.starts_with("CPU: ") || text.starts_with("Pid: ") {
         return Some(text.contains(" #"));
     }
+    if text.starts_with("[  pid  ]") || text.starts_with("[ pid ]") {
+        return Some(text.ends_with(" name"));
+    }
     if text.starts_with("Free swap") || text.starts_with("Total swap") {
         return Some(text.ends_with("kB"));
     }
@@ -140,6 +156,13 @@ fn may_follow(text: &str, next: &str) -> bool {
 
 /// Whether two parts belong together without a blank between them.
 fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
+    // What makes a first line of two that are none.
+    if completes_a_head(text, next) {
+        let without = piece::is_like_head(&format!("{text}{next}"));
+        if without != piece::is_like_head(&format!("{text} {next}")) {
+            return without;
+        }
+    }
     let last = text.split_whitespace().next_back().unwrap_or_default();
     let first = next.split_whitespace().next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -155,8 +178,30 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     if text.ends_with(',') && next.starts_with(|c: char| c.is_ascii_lowercase() || c == '_') {
         return !text.contains(", ");
     }
-    // Of figures with a unit a part is left.
-    let lacks_unit = last.contains(':') && !last.ends_with(':') && text.contains("kB");
+    const WORDS: [&str; 12] = [
+        "allocate",
+        "allocation",
+        "exceeds",
+        "failed",
+        "on",
+        "order",
+        "page",
+        "pages",
+        "process",
+        "to",
+        "total",
+        "vm_struct",
+    ];
+    if WORDS.contains(&last) && WORDS.contains(&first.trim_end_matches(',')) {
+        return false;
+    }
+    // Of figures with a unit a part is left: of the figure, or of its name.
+    let is_row = text.contains("kB") || rows::is_zone(text);
+    let lacks_unit = last.contains(':') && !last.ends_with(':') && is_row;
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'(' | b')');
+    if is_row && last.bytes().all(is_name) && first.contains(':') {
+        return true;
+    }
     let is_unit = matches!(first, "B" | "kB" | "KB") || first.starts_with("kB ");
     let is_of_zone = matches!(last, "DM") || last == "DMA" && first.starts_with("32");
     let is_count = digits(last) && first.contains('*');

@@ -81,6 +81,7 @@ impl Open {
             slab_unreclaimable_pages: None,
             free_pages: None,
             ram_pages: None,
+            highmem_pages: None,
             swap_free: None,
             swap_total: None,
             hugetlb: None,
@@ -157,6 +158,15 @@ impl Open {
         }
     }
 
+    /// Whether a piece is more likely this report's than that of one of which only the first line came, such as one that somebody
+    /// quotes.
+    pub(crate) fn is_likely(&self, piece: &Piece) -> bool {
+        match piece {
+            Piece::Cpu(_, _, _, Some(name)) => self.report.process.ends_with(name.as_str()),
+            _ => self.part > Part::Head,
+        }
+    }
+
     /// Takes a piece, if it can belong to this report.
     pub(crate) fn take(&mut self, piece: &Piece, line: u64, caller: Option<&str>) -> bool {
         let is_others =
@@ -228,6 +238,7 @@ impl Open {
             | Piece::SwapFree(_)
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
+            | Piece::HighMem(_)
             | Piece::Total => self.take_total(piece),
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
@@ -403,6 +414,7 @@ impl Open {
             Piece::SwapFree(kib) => report.swap_free = Some(*kib),
             Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
+            Piece::HighMem(pages) => report.highmem_pages = Some(*pages),
             _ => {}
         }
         true

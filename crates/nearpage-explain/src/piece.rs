@@ -78,6 +78,8 @@ pub(crate) enum Piece {
     SwapFree(u64),
     SwapTotal(u64),
     Ram(u64),
+    /// Pages of zones of high memory, or of movable memory.
+    HighMem(u64),
     Total,
     MemcgLimit(Limited, Limit),
     /// The task's group, if it is told, and the group at its limit.
@@ -130,7 +132,7 @@ fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
 }
 
 /// How first lines of reports are told from others.
-const HEADS: [(&str, Kind); 8] = [
+const HEADS: [(&str, Kind); 9] = [
     (": page allocation failure", Kind::Failure),
     // Of memory that is added: room for the pages' own descriptions.
     (": vmemmap alloc failure", Kind::Failure),
@@ -142,6 +144,7 @@ const HEADS: [(&str, Kind); 8] = [
     (": vmalloc: allocation failure", Kind::Vmalloc),
     // Addresses ran out: who asked is not told, nor how.
     ("vmap allocation for size ", Kind::Vmalloc),
+    ("vmalloc_node_range for size ", Kind::Vmalloc),
 ];
 
 /// Whether a message is the first line of a report by its words, readable or not.
@@ -166,7 +169,7 @@ fn header(message: &str) -> Option<Header> {
         let at = message.find(form)?;
         Some((at, form, kind, &message[at + form.len()..]))
     })?;
-    let is_vmap = form.starts_with("vmap");
+    let is_vmap = form.ends_with("for size ");
     let key = match kind {
         Kind::Oom => "gfp_mask=",
         Kind::Slub => "gfp=",
@@ -273,14 +276,16 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(pages) = message.strip_suffix(" pages RAM") {
         return Some(Piece::Ram(pages.parse().ok()?));
     }
+    if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
+        return Some(Piece::HighMem(pages.parse().ok()?));
+    }
     if message.starts_with("Swap cache stats: ") {
         return Some(Piece::Total);
     }
-    const ENDS: [&str; 6] = [
+    const ENDS: [&str; 5] = [
         " total pagecache pages",
         " pages in swap cache",
         " pages reserved",
-        " pages HighMem/MovableOnly",
         " pages cma reserved",
         " pages hwpoisoned",
     ];
@@ -305,6 +310,8 @@ fn of_process(message: &str) -> Option<Piece> {
         let number = |key| value(message, key).and_then(|text| text.parse().ok());
         let release = message.split(" #").next().filter(|head| head.len() < message.len());
         let release = release.and_then(|head| head.rsplit(' ').next());
+        let is_odd = |character: char| !character.is_ascii_alphanumeric();
+        let release = release.map(|release| release.trim_start_matches(is_odd));
         let pid = if is_new { number("PID: ") } else { number("Pid: ") };
         let (_, name) = message.split_once(if is_new { " Comm: " } else { ", comm: " })?;
         let end = [" Not tainted", " Tainted: "].iter().find_map(|end| name.find(end));

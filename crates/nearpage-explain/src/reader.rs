@@ -328,8 +328,8 @@ impl<R: BufRead> Reader<R> {
 
     /// Takes a line as it was written: one message, a part of one, or several.
     fn take_written(&mut self, text: &str, number: u64) {
-        // A console and a log that are copied together have each line twice.
-        if text.len() >= 24 && text == self.last {
+        // A console and a log that are copied together have each line twice; two CPUs that print at once may, too.
+        if text.len() >= 24 && text == self.last && self.open.len() < 2 {
             return;
         }
         text.clone_into(&mut self.last);
@@ -447,7 +447,14 @@ impl<R: BufRead> Reader<R> {
                     self.open.iter_mut().position(|open| open.take(&piece, number, caller))
                 })
             }
-            _ => self.open.iter_mut().position(|open| open.take(&piece, number, caller)),
+            _ => {
+                let mut likely = self.open.iter_mut();
+                let likely = likely
+                    .position(|open| open.is_likely(&piece) && open.take(&piece, number, caller));
+                likely.or_else(|| {
+                    self.open.iter_mut().position(|open| open.take(&piece, number, caller))
+                })
+            }
         };
         let is_end = matches!(piece, Piece::Constraint(_) | Piece::Killed(_));
         let taken_by = match taken_by {

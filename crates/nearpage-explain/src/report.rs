@@ -349,6 +349,8 @@ pub struct Report {
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
     pub ram_pages: Option<u64>,
+    /// Pages in zones of high memory, or that hold movable memory alone.
+    pub highmem_pages: Option<u64>,
     /// Free swap.
     pub swap_free: Option<u64>,
     /// Swap.

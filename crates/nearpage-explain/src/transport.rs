@@ -53,9 +53,9 @@ impl Transport {
     fn printable<'a>(&mut self, text: &'a str) -> Option<Cow<'a, str>> {
         const WIDTH: std::ops::RangeInclusive<usize> = 70..=78;
         self.is_quoted_printable |= text.contains("=3D");
-        let goes_on = text.ends_with('=')
-            && !text.ends_with("kB =")
-            && (self.is_quoted_printable || WIDTH.contains(&text.len()));
+        // An equals sign at the end of a row of blocks is one, unless those are written as codes.
+        let is_likely = WIDTH.contains(&text.len()) && !text.ends_with("kB =");
+        let goes_on = text.ends_with('=') && (self.is_quoted_printable || is_likely);
         if goes_on && self.held.len() < TEXT_MOST {
             self.held.push_str(&text[..text.len() - 1]);
             return None;
@@ -86,9 +86,9 @@ fn unquoted_printable(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Blanks that keep words together are blanks.
+/// Blanks that keep words together are blanks, and what some programs of mail write for them.
 fn nowhere_broken<'a>(text: &Cow<'a, str>) -> Cow<'a, str> {
-    const BLANKS: [char; 4] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{feff}'];
+    const BLANKS: [char; 5] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{feff}', '\u{7f}'];
     match text.contains(BLANKS) {
         true => Cow::Owned(text.replace(BLANKS, " ")),
         false => text.clone(),
@@ -108,10 +108,13 @@ fn json(text: &str) -> Option<String> {
         let (_, rest) = inner.split_once(*key)?;
         string(rest.trim_start().strip_prefix(':')?.trim_start())
     };
-    let is_string = inner.starts_with('"') && inner.len() > 1;
+    // A string alone, and no key with its value.
+    let is_string = inner.len() > 1
+        && inner.ends_with('"')
+        && !inner[1..].contains("\" : ")
+        && !inner[1..].contains("\":");
     let found = KEYS.iter().find_map(of_key);
-    let mut found =
-        found.or_else(|| string(inner).filter(|_| is_string && inner.ends_with('"')))?;
+    let mut found = found.or_else(|| string(inner).filter(|_| is_string))?;
     if found.ends_with('\n') {
         found.pop();
     }

@@ -263,6 +263,7 @@ pub(crate) fn is_vmalloc_of_addresses(report: &Report) -> bool {
     let is_of_size =
         failed.strip_suffix(" bytes").is_some_and(|bytes| bytes.parse::<u64>().is_ok());
     failed.starts_with("vmap allocation")
+        || failed.starts_with("vmalloc_node_range")
         || failed.contains("vm_struct allocation failed")
         || is_of_size && report.ram_pages.is_some() && is_asked(report)
 }
@@ -413,7 +414,7 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
     };
     let rule = |zone: &ZoneVerdict| zone.at(mark).rule;
     let large = || asked().filter(|zone| is_large(judged, zone));
-    let by_size = |zone: &&ZoneVerdict| size(zone);
+    let by_size = |zone: &&ZoneVerdict| size(judged, zone);
     // What passes against `min` tells more than what is refused by both marks.
     let passing =
         large().rev().filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
@@ -435,22 +436,35 @@ fn open(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
     let is_open = |zone: &&ZoneVerdict| {
         zone.excluded.is_none() && zone.at_min.answer == Answer::Open && is_large(judged, zone)
     };
-    judged.iter().rev().filter(is_open).max_by_key(|zone| size(zone))
+    judged.iter().rev().filter(is_open).max_by_key(|zone| size(judged, zone))
 }
 
-/// What is known of a zone's size.
-fn size(zone: &ZoneVerdict) -> u64 {
-    match zone.managed.most() {
-        u64::MAX => zone.managed.least(),
-        most => most,
+/// A zone's size in pages, or in proportion to others: what is managed, or what its mark says of it where the row was cut. A kernel
+/// gives each zone its part of `min_free_kbytes` by its size.
+fn size(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> u64 {
+    if let Some(managed) = zone.managed.known() {
+        return managed;
     }
+    let Some(mark) = zone.at_min.mark.known() else {
+        return match zone.managed.most() {
+            u64::MAX => zone.managed.least(),
+            most => most,
+        };
+    };
+    let known = |zone: &ZoneVerdict| {
+        let (managed, mark) = zone.managed.known().zip(zone.at_min.mark.known())?;
+        (mark > 0).then_some((managed, mark))
+    };
+    let (managed, of) = judged.iter().find_map(known).unwrap_or((1, 1));
+    let size = u128::from(mark) * u128::from(managed) / u128::from(of);
+    u64::try_from(size).unwrap_or(u64::MAX).clamp(zone.managed.least(), zone.managed.most())
 }
 
 /// Whether a zone has an eighth of the memory that could be asked, or may have.
 fn is_large(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> bool {
     let asked = judged.iter().filter(|zone| zone.excluded.is_none());
-    let all = asked.map(size).fold(0, u64::saturating_add);
-    zone.managed.most() >= all / 8
+    let all = asked.map(|zone| size(judged, zone)).fold(0, u64::saturating_add);
+    size(judged, zone) >= all / 8
 }
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {

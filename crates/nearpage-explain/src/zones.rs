@@ -54,10 +54,12 @@ impl<'a> Zones<'a> {
                     .is_some_and(|index| zone.reserve.iter().take(index + 1).all(|kept| *kept == 0))
             })
         };
-        let by_columns = BUILT_WITH.iter().filter(|names| names.len() == columns).find(fits);
+        let gfp = report.mode.gfp;
+        let by_columns = BUILT_WITH.iter().filter(|names| names.len() == columns).filter(fits);
+        // The first of equals: zones that a report should have and lacks, or has and should not.
+        let by_columns = by_columns.min_by_key(|names| contradictions(report, names, gfp));
         let names = by_columns.or_else(|| BUILT_WITH.iter().find(fits)).unwrap_or(&BUILT_WITH[0]);
         let order = Order(report.order.unwrap_or(0));
-        let gfp = report.mode.gfp;
         let flags = AllocFlags::under_pressure(gfp, order);
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
@@ -122,20 +124,7 @@ impl<'a> Zones<'a> {
 
     /// The highest zone that the request may use: the one that its flags name, or the next lower that the kernel has.
     pub(crate) fn highest(&self) -> usize {
-        let has = |flag| self.gfp.contains(flag);
-        let wanted = if has(Gfp::DMA) {
-            "DMA"
-        } else if has(Gfp::DMA32) {
-            "DMA32"
-        } else if has(Gfp::HIGHMEM | Gfp::MOVABLE) {
-            "Movable"
-        } else if has(Gfp::HIGHMEM) && self.names.contains(&"HighMem") {
-            "HighMem"
-        } else {
-            "Normal"
-        };
-        // A kernel without the zone for small addresses has all its memory there.
-        self.names.iter().position(|name| *name == wanted).unwrap_or_else(|| self.index("Normal"))
+        highest(self.names, self.gfp)
     }
 
     /// The name of the highest zone that the request may use.
@@ -451,6 +440,53 @@ impl<'a> Zones<'a> {
             None
         }
     }
+}
+
+/// The index of the highest zone that flags allow, among those that a kernel has.
+fn highest(names: &[&str], gfp: Gfp) -> usize {
+    let has = |flag| gfp.contains(flag);
+    let at = |name: &str| names.iter().position(|other| *other == name);
+    let wanted = if has(Gfp::DMA) {
+        "DMA"
+    } else if has(Gfp::DMA32) {
+        "DMA32"
+    } else if has(Gfp::HIGHMEM | Gfp::MOVABLE) {
+        "Movable"
+    } else if has(Gfp::HIGHMEM) && at("HighMem").is_some() {
+        "HighMem"
+    } else {
+        "Normal"
+    };
+    // A kernel without the zone for small addresses has all its memory there.
+    at(wanted).or_else(|| at("Normal")).unwrap_or(0)
+}
+
+/// How much of a report contradicts these zones. A row's reserve grows with each zone above it that has memory: those that the
+/// request may use are shown.
+fn contradictions(report: &Report, names: &[&str], gfp: Gfp) -> usize {
+    let highest = highest(names, gfp);
+    let mut count = 0;
+    for zone in report.zones.iter().filter(|zone| zone.reserve.len() == names.len()) {
+        let index = names.iter().position(|name| *name == zone.name).unwrap_or(0);
+        // Kernels may keep nothing for a zone, and then tell nothing of it.
+        if zone.reserve.iter().all(|kept| *kept == 0) {
+            continue;
+        }
+        for at in index + 1..names.len() {
+            let has_memory = zone.reserve[at] > zone.reserve[at - 1];
+            let same = |other: &&ZoneRow| other.node == zone.node && other.name == names[at];
+            let is_shown = report.zones.iter().any(|other| same(&other));
+            count += usize::from(is_shown != has_memory && (is_shown || at <= highest));
+        }
+    }
+    // Memory that is kept movable is counted with high memory.
+    let movable = names.iter().position(|name| *name == "Movable").filter(|at| *at > 0);
+    let is_movable = report.zones.iter().any(|zone| {
+        let kept = |at: usize| zone.reserve.get(at).copied().unwrap_or(0);
+        zone.name == "Movable" || movable.is_some_and(|at| kept(at) > kept(at - 1))
+    });
+    let has_high = report.highmem_pages.is_some_and(|pages| pages > 0) && !is_movable;
+    count + usize::from(has_high != names.contains(&"HighMem") && report.highmem_pages.is_some())
 }
 
 /// The mark that a request has to leave.

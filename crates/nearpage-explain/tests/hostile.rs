@@ -12,7 +12,7 @@ const REPORT: &str = "\
 [1.0] active_anon:1 slab_reclaimable:2 slab_unreclaimable:3
 [1.0] Node 0 active_anon:4kB inactive_anon:8kB unevictable:0kB all_unreclaimable? yes
 [1.0] Node 0 DMA free:15872kB boost:0kB min:340kB low:424kB high:508kB present:15992kB managed:15908kB free_pcp:0kB free_cma:0kB
-[1.0] lowmem_reserve[]: 0 1907 7941 7941 7941
+[1.0] lowmem_reserve[]: 0 0 7941 7941 7941
 [1.0] Node 0 Normal free:4096kB boost:0kB min:11264kB low:14080kB high:16896kB present:1048576kB managed:1019292kB free_pcp:9kB
 [1.0] lowmem_reserve[]: 0 0 0 0 0
 [1.0] Node 0 DMA: 0*4kB 0*8kB 0*16kB 0*32kB 0*64kB 0*128kB 0*256kB 1*512kB (U) 1*1024kB (U) 1*2048kB (M) 3*4096kB (M) = 15872kB
@@ -195,7 +195,7 @@ fn mixed_reports_without_callers_say_so() {
 /// DMA would give the block if nothing were kept from the request, which is what the missing line tells.
 #[test]
 fn a_reserve_that_is_missing_is_not_taken_for_none() {
-    let log = REPORT.replace("[1.0] lowmem_reserve[]: 0 1907 7941 7941 7941\n", "");
+    let log = REPORT.replace("[1.0] lowmem_reserve[]: 0 0 7941 7941 7941\n", "");
     let explained = explain(log.as_bytes()).unwrap();
     let verdict = &explained[0].verdict;
     let [normal, dma] = &verdict.zones[..] else { panic!("{verdict:#?}") };

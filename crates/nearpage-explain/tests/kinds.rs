@@ -139,7 +139,7 @@ fn a_cut_row_is_open_for_min_and_proven_for_the_last_try() {
 [1.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
 [1.0] CPU: 1 PID: 7 Comm: a Not tainted 6.6.0 #1
 [1.0] Mem-Info:
-[1.0] Normal free:9000kB boost:0kB min:8000kB low:9000kB high:10000kB reserved_highatomic:0KB present:500000kB mana
+[1.0] Normal free:9000kB boost:0kB min:7000kB low:8500kB high:10000kB reserved_highatomic:0KB present:500000kB mana
 [1.0] lowmem_reserve[]: 0 0
 [1.0] Normal: 100*4kB (UEC) 200*8kB (UC) 50*16kB (C) 20*32kB (C) 1*64kB (C
 ";

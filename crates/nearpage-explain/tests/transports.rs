@@ -187,7 +187,17 @@ fn differs(log: &str, sent: &str, is_whole: bool) -> Option<String> {
         return (!is_told).then(|| format!("{} reports, then {}", before.len(), after.len()));
     }
     before.iter().zip(&after).find_map(|(before, after)| {
-        let is_weaker = !is_whole && after.verdict.rule == Rule::Unknown;
+        // Of zones that refuse alike the whole report names the largest, which a cut one may not know.
+        let is_said = |explanation: &Explanation| {
+            let (rule, node, zone) = decided(after);
+            let mut zones = explanation.verdict.zones.iter();
+            rule == explanation.verdict.rule
+                && zones.any(|of| {
+                    let rules = [Some(of.at_min.rule), of.at_high.as_ref().map(|high| high.rule)];
+                    Some(of.node) == node && Some(&*of.zone) == zone && rules.contains(&Some(rule))
+                })
+        };
+        let is_weaker = !is_whole && (after.verdict.rule == Rule::Unknown || is_said(before));
         let is_equal = decided(before) == decided(after)
             && (!is_whole || before.report.zones == after.report.zones);
         (!is_equal && !is_weaker)

@@ -444,7 +444,7 @@ node     0    1    2
         assert_eq!(
             machine(&two).unwrap_err(),
             format!(
-                "box.txt:18:1: found \"available: 6 nodes (0,8,252-255)\", expected {EXPECTED_SAME}"
+                "box.txt:19:1: found \"available: 6 nodes (0,8,252-255)\", expected {EXPECTED_SAME}"
             )
         );
     }

@@ -27,13 +27,14 @@ pub(crate) fn read_or_stand_in(
     if found.is_some() || !has_stand_in {
         return Ok(found);
     }
-    let text = |path| Ok(read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()));
+    let text = |path: &str| -> io::Result<Option<String>> {
+        Ok(read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    };
     if let Some(setting) = path.strip_prefix(PROC_SYS) {
-        let settings: io::Result<Option<String>> = text(SETTINGS);
-        return Ok(settings?.and_then(|text| value(&text, &setting.replace('/', "."))));
+        let settings = text(SETTINGS)?;
+        return Ok(settings.and_then(|text| value(&text, &setting.replace('/', "."))));
     }
-    let nodes: io::Result<Option<String>> = text(NODES_OF);
-    let nodes = match nodes? {
+    let nodes = match text(NODES_OF)? {
         Some(nodes) => Some(nodes),
         None => text(NODES_OF_OLD)?,
     };

@@ -120,8 +120,8 @@ pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
     let mut page = file.as_ref().map(|_| ExplainPage::new(&names.join(", ")));
     let mut failure = None;
     write_output(|output| {
-        let mut shown = Shown::new(arguments.json, beside, page.as_mut());
-        shown.begin(output, &names)?;
+        let mut shown = Shown::new(arguments.json, names, beside, page.as_mut());
+        shown.begin(output)?;
         for path in inputs() {
             let mut written = Ok(());
             let read = inputs::each(path, Wanted::Logs, &mut |name, source| {
@@ -149,7 +149,8 @@ struct Shown<'p> {
     beside: Beside,
     lines: u64,
     unread: Vec<(String, Unread)>,
-    parts: u64,
+    /// The inputs; a part of one has a name of its own.
+    names: Vec<String>,
     /// Reports of the parts before: a sosreport has some in several logs.
     seen: HashSet<u64>,
     seen_again: u64,
@@ -172,18 +173,23 @@ struct OfLog<'a, T> {
 const SEEN_MOST: usize = 1 << 16;
 
 impl<'p> Shown<'p> {
-    fn new(is_json: bool, beside: Beside, page: Option<&'p mut ExplainPage>) -> Self {
+    fn new(
+        is_json: bool,
+        names: Vec<String>,
+        beside: Beside,
+        page: Option<&'p mut ExplainPage>,
+    ) -> Self {
         let form = match is_json {
             true => Form::Json { is_first: true },
             false => Form::Text(text::Log::default()),
         };
         let (unread, seen) = (Vec::new(), HashSet::new());
-        Shown { form, page, beside, lines: 0, unread, parts: 0, seen, seen_again: 0 }
+        Shown { form, page, beside, lines: 0, unread, names, seen, seen_again: 0 }
     }
 
-    fn begin(&mut self, output: &mut impl Write, names: &[String]) -> io::Result<()> {
+    fn begin(&self, output: &mut impl Write) -> io::Result<()> {
         if let Form::Json { .. } = self.form {
-            let name = serde_json::to_string(&names.join(", "))?;
+            let name = serde_json::to_string(&self.names.join(", "))?;
             write!(output, "{{\n  \"schema\": 2,\n  \"source\": {name},\n  \"reports\": [")?;
         }
         Ok(())
@@ -197,7 +203,6 @@ impl<'p> Shown<'p> {
         source: Box<dyn BufRead + '_>,
         failure: &mut Option<ExplainFailure>,
     ) -> io::Result<()> {
-        self.parts += 1;
         let mut reader = Reader::new(source);
         let mut seen = Vec::new();
         while let Some(report) = reader.next() {
@@ -230,7 +235,8 @@ impl<'p> Shown<'p> {
                     .extend(reader.unread().iter().map(|unread| (name.into(), unread.clone())));
             }
             Form::Text(log) => {
-                log.end(output, reader.lines(), reader.unread(), (self.parts > 1).then_some(name))?;
+                let is_named = self.names.len() > 1 || self.names.iter().all(|of| of != name);
+                log.end(output, reader.lines(), reader.unread(), is_named.then_some(name))?;
                 *log = text::Log::default();
             }
         }

@@ -39,7 +39,7 @@ pub use placement::VerifyError;
 #[command(after_long_help = AFTER_HELP)]
 pub struct TopoArgs {
     /// Read the machine from a file: `numactl --hardware` text, the XML of lstopo, the short form, a tar (.gz,
-    /// .bz2, .zst) of /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with
+    /// .bz2, .xz, .zst) of /sys and /proc, or a folder with such a copy; - is standard input. Or take one that comes with
     /// nearpage by its name: memoryless-8n2m
     #[arg(long, value_name = "PATH|NAME|-", conflicts_with_all = ["numa", "numa_distance", "sysroot"])]
     topology: Option<PathBuf>,

@@ -23,6 +23,7 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
     let mut texts: Vec<Vec<PastedLine>> = Vec::new();
     // Lines that may be within a text, or behind it.
     let mut others: Vec<PastedLine> = Vec::new();
+    let mut may_go_on = false;
     for (index, raw) in paste.lines().enumerate() {
         let line = unquoted(raw);
         let pasted = PastedLine { number: index + 1, raw: raw.into() };
@@ -35,17 +36,18 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
             let text = texts.last_mut().expect("one begins with the first line");
             text.append(&mut others);
             text.push(pasted);
-            continue;
-        }
-        if is_noise(line) || texts.is_empty() {
+            may_go_on = true;
             continue;
         }
         if let Some(last) = texts.last_mut().and_then(|text| text.last_mut())
-            && others.is_empty()
+            && may_go_on
             && goes_on(last.text(), line)
         {
             last.raw = joined(&last.raw, raw);
-        } else {
+            continue;
+        }
+        may_go_on = false;
+        if !is_noise(line) && !texts.is_empty() {
             others.push(pasted);
         }
     }
@@ -106,8 +108,11 @@ fn are_two_numbers(first: &str, rest: &str) -> bool {
     if next <= last {
         return false;
     }
-    // Both ascend: the step of the list decides.
     let Some(&previous) = before.iter().rev().nth(1) else { return true };
+    if last <= previous {
+        return false;
+    }
+    // Both ascend: the step of the list decides.
     let whole = format!("{last}{next}").parse().unwrap_or(u64::MAX);
     let step = |from: u64, to: u64| to.saturating_sub(from);
     let goes_on = after.get(1).map_or(whole, |&second| second);
