@@ -149,7 +149,7 @@ const HEADS: [(&str, Kind); 9] = [
 
 /// Whether a message is the first line of a report by its words, readable or not.
 pub(crate) fn is_like_head(message: &str) -> bool {
-    const HAS: [&str; 5] = ["order", "mode:", "gfp_mask", "gfp=", "failed"];
+    const HAS: [&str; 6] = ["order", "mode:", "gfp_mask", "gfp=", "failed", " bytes"];
     HEADS.iter().any(|(form, _)| message.contains(form))
         && HAS.iter().any(|part| message.contains(part))
         && !is_title(message)
@@ -209,6 +209,13 @@ fn header(message: &str) -> Option<Header> {
             .or_else(|| value(message, "on node "))
             .and_then(|node| node.parse().ok()),
     })
+}
+
+/// What vmalloc lacked, of kernels up to 4.9: they tell it in a line before the first one of a page allocation failure.
+pub(crate) fn area(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("vmalloc: allocation failure")?;
+    let words = rest.strip_prefix([':', ','])?.trim();
+    words.ends_with(" bytes").then(|| words.chars().take(120).collect())
 }
 
 /// What stands between the size of an area and the flags; before Linux 5.13 the size itself.

@@ -13,7 +13,7 @@ use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
 use crate::prefix::{Line, is_dated, uncoloured};
-use crate::report::Report;
+use crate::report::{Kind, Report};
 use crate::rows;
 use crate::transport::Transport;
 
@@ -114,6 +114,8 @@ pub struct Reader<R> {
     is_export: bool,
     /// `Node 0` alone.
     broken_node: Option<String>,
+    /// What vmalloc lacked, if the line before says it.
+    area: Option<String>,
     transport: Transport,
     /// The prefix that nobody knows, as lines before had it.
     shape: Option<Shape>,
@@ -153,6 +155,7 @@ impl<R: BufRead> Reader<R> {
             has_ended: false,
             is_export: false,
             broken_node: None,
+            area: None,
             transport: Transport::default(),
             shape: None,
             pending: None,
@@ -416,6 +419,11 @@ impl<R: BufRead> Reader<R> {
         if let Some(rest) = line.message.strip_prefix("Linux version ") {
             self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
         }
+        let area = self.area.take();
+        self.area = piece::area(line.message);
+        if self.area.is_some() {
+            return;
+        }
         let piece = match piece::classify(line.message) {
             Piece::Other if rows::is_blocks(line.message) => {
                 Piece::MoreBlocks(line.message.to_owned())
@@ -427,7 +435,10 @@ impl<R: BufRead> Reader<R> {
             },
             piece => piece,
         };
-        if let Piece::Header(header) = piece {
+        if let Piece::Header(mut header) = piece {
+            if header.kind == Kind::Failure && area.is_some() {
+                (header.kind, header.failed) = (Kind::Vmalloc, area);
+            }
             let mut open = Open::new(*header, number, line.time, line.caller);
             if let Some(cpuset) = piece::cpuset(line.message) {
                 open.take(&cpuset, number, line.caller);

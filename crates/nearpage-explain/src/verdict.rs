@@ -244,7 +244,7 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     if !is_asked(report) {
         return Some((Rule::AreaTooLarge, Answer::Refused));
     }
-    if report.kind == Kind::Slub || report.order.is_none() {
+    if report.kind == Kind::Slub || report.order.is_none() || told_area(report).is_some() {
         return Some((Rule::Unknown, Answer::Open));
     }
     // The zones of the nodes to which a request is confined are all there.
@@ -256,26 +256,30 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     (is_confined && has_none).then_some((Rule::NoZone, Answer::Refused))
 }
 
-/// Whether vmalloc lacked addresses, not pages. Before Linux 5.13 it tells the size alone if that is so, or if the area is larger
-/// than memory.
+/// Whether vmalloc lacked addresses, not pages.
 pub(crate) fn is_vmalloc_of_addresses(report: &Report) -> bool {
     let failed = report.failed.as_deref().unwrap_or_default();
-    let is_of_size =
-        failed.strip_suffix(" bytes").is_some_and(|bytes| bytes.parse::<u64>().is_ok());
     failed.starts_with("vmap allocation")
         || failed.starts_with("vmalloc_node_range")
         || failed.contains("vm_struct allocation failed")
-        || is_of_size && report.ram_pages.is_some() && is_asked(report)
+        || told_area(report).is_some() && report.ram_pages.is_some() && is_asked(report)
+}
+
+/// Pages of an area of which the size alone is told: before Linux 5.13 it is larger than memory, or found no addresses.
+fn told_area(report: &Report) -> Option<u64> {
+    let bytes = report.failed.as_deref()?.strip_suffix(" bytes")?.parse::<u64>().ok()?;
+    Some(bytes.div_ceil(report.page_kib().saturating_mul(1024)))
 }
 
 /// Whether any zone was asked: an area larger than all memory is refused before.
 pub(crate) fn is_asked(report: &Report) -> bool {
-    let failed = report.failed.as_deref().unwrap_or_default();
-    // Before Linux 5.13 only the size is told.
-    let bytes = failed.strip_suffix(" bytes").and_then(|bytes| bytes.parse::<u64>().ok());
-    let pages = bytes.map(|bytes| bytes.div_ceil(report.page_kib().saturating_mul(1024)));
-    let is_larger = pages.zip(report.ram_pages).is_some_and(|(pages, ram)| pages > ram);
-    !is_larger && !failed.contains("exceeds total pages")
+    let shown = || {
+        let present = report.zones.iter().map(|zone| zone.present.most() / report.page_kib());
+        present.reduce(u64::saturating_add)
+    };
+    let ram = report.ram_pages.or_else(shown);
+    let is_larger = told_area(report).zip(ram).is_some_and(|(pages, ram)| pages > ram);
+    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds total pages")
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {

@@ -83,6 +83,53 @@ fn vmalloc_failures_of_older_kernels() {
     assert_eq!(found(100_000 * 4096 + 1), Rule::AreaTooLarge);
 }
 
+/// Up to Linux 4.9 a line before the first one tells the size.
+#[test]
+fn a_vmalloc_failure_whose_size_has_a_line_of_its_own() {
+    let found = |words: &str| {
+        let log = format!(
+            "[1.0] vmalloc: allocation failure{words}\n\
+             [1.0] a: page allocation failure: order:0, mode:0x24000c2\n\
+             [1.0] CPU: 1 PID: 8 Comm: a Not tainted 4.4.0 #1\n\
+             [1.0] Mem-Info:\n\
+             [1.0] Node 0 Normal free:400000kB min:4000kB low:5000kB high:6000kB present:400000kB managed:400000kB\n\
+             [1.0] lowmem_reserve[]: 0 0 0 0\n\
+             [1.0] 100000 pages RAM\n"
+        );
+        let explanation = explained(&log).remove(0);
+        assert_eq!(explanation.report.kind, Kind::Vmalloc);
+        explanation.verdict.rule
+    };
+    assert_eq!(found(": 17178296320 bytes"), Rule::AreaTooLarge);
+    assert_eq!(found(": 4096000 bytes"), Rule::Addresses);
+    assert_eq!(found(", allocated 4096 of 8192 bytes"), Rule::Passes);
+}
+
+/// Where a report ends before it says how much memory there is, what its zones have is known.
+#[test]
+fn an_area_is_larger_than_all_zones_or_nothing_is_known() {
+    let found = |bytes: u64, zone: &str| {
+        let log = format!(
+            "[1.0] a: vmalloc: allocation failure: {bytes} bytes, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n{zone}"
+        );
+        let verdict = explained(&log).remove(0).verdict;
+        (verdict.rule, verdict.answer)
+    };
+    let zone = "[1.0] Node 0 Normal free:80000kB min:400kB low:500kB high:600kB present:400000kB managed:400000kB\n";
+    assert_eq!(found(17_178_296_320, zone), (Rule::AreaTooLarge, Answer::Refused));
+    assert_eq!(found(4_096_000, zone), (Rule::Unknown, Answer::Open));
+    assert_eq!(found(17_178_296_320, ""), (Rule::Unknown, Answer::Open));
+}
+
+/// A crash may come between the size of an area and the flags: there is a report that cannot be read.
+#[test]
+fn a_first_line_that_a_crash_cut_is_told() {
+    let log = "[1.0] a: vmalloc: allocation failure: 34359738352 bytes[1.1] BUG: unable to handle kernel paging request\n";
+    let mut reader = Reader::new(log.as_bytes());
+    assert!(reader.next().is_none());
+    assert_eq!(reader.unread().len(), 1);
+}
+
 /// A SLUB failure names no process: the next report's is not its own.
 #[test]
 fn a_slub_failure_takes_no_lines_of_the_next_report() {
