@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! a section   64 bytes          one per pageblock: its migratetype, and whether zones share it
-//!             64 * 76 bytes     one per pageblock: which of its pages are loose, or free under rules with maps; its
-//!                               owner; its neighbours on a list
+//!             64 * 76 bytes     one per pageblock: which of its pages are free under nearpage's own rules; its owner under
+//!                               those of the RFC of 2026
 //!             32768 * 4 bytes   words: state | order | migratetype | lock bits | zone     see `Word`
 //!             32768 * 8 bytes   links: frame numbers, within the zone, of the neighbours on a list
 //! ```
@@ -27,18 +27,14 @@
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
 mod free_map;
-mod loose;
-mod owner_word;
 mod owners;
-mod pageblock;
+mod per_pageblock;
 mod pageblock_list;
 pub mod section;
 
-pub(crate) use free_map::FreeMap;
-pub use loose::{Filled, LooseMap, LoosePages};
-pub use owner_word::OwnerWord;
+pub(crate) use free_map::{FreeMap, run_heads};
 pub(crate) use owners::OwnedBlock;
-pub(crate) use pageblock::{Pageblock, first_of};
+pub use per_pageblock::MapWords;
 pub use section::{
     PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
 };
@@ -130,7 +126,7 @@ pub struct Word(u32);
 const ORDER_SHIFT: u32 = 3;
 const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
-/// The most zones: a word has 14 bits for one.
+/// The most zones: a word has 12 bits for one.
 pub(crate) const ZONES_MAX: usize = 1 << 14;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
@@ -142,11 +138,11 @@ pub(crate) const WAITERS: u32 = 1 << 11;
 /// An allocated block goes back only if nobody has or wants its lock.
 const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 
-/// Which refill of a CPU's list a page came from, as far as three bits tell ([`Word::with_next_tag`]).
-const TAG_SHIFT: u32 = 29;
-const TAG_MASK: u32 = 0b111 << TAG_SHIFT;
+/// Which refill of a CPU's list an allocated page came from, as far as eight bits tell ([`Word::with_next_tag`]).
+const TAG_SHIFT: u32 = 24;
+const TAG_MASK: u32 = 0xff << TAG_SHIFT;
 /// Tags that are not 0.
-const TAGS: u32 = 7;
+const TAGS: u32 = 255;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -193,15 +189,15 @@ impl Word {
     }
 
     /// What becomes of this word of an allocated block when its holder gives it back, if the order and the type in it
-    /// are known: one instruction.
+    /// are known: two instructions.
     #[inline(always)]
     pub const fn given_back(self, order: Order, migratetype: Migratetype) -> Word {
         let zone = ZoneIndex(0);
         let changed = Word::allocated(order, migratetype, zone).0 ^ Word::cached(order, zone).0;
-        Word(self.0 ^ changed)
+        Word((self.0 ^ changed) & !TAG_MASK)
     }
 
-    /// This word with the next tag, of 1 to 7. Pages that did not come from a pageset's list have 0.
+    /// This word with the next tag, of 1 to 255. Pages that did not come from a pageset's list have 0.
     #[inline]
     pub(crate) const fn with_next_tag(self) -> Word {
         self.with_tag((self.0 >> TAG_SHIFT) % TAGS + 1)
@@ -308,8 +304,8 @@ pub(crate) enum Place {
     Allocated,
 }
 
-/// Marks that the walker leaves in bits 26 and 27 and in the order, and takes away again. A marked word keeps
-/// its state and, since the place of a mark says it, may lose the order that it had.
+/// Marks that the walker leaves in words of pages that are not allocated, where those have their tag, and in the order, and
+/// takes away again. A marked word keeps its state and, since the place of a mark says it, may lose the order that it had.
 mod marks {
     use super::{ORDER_MASK, ORDER_SHIFT, Place, Word};
     use crate::units::Order;
@@ -333,6 +329,7 @@ mod marks {
         /// The mark.
         pub(crate) const fn mark(self) -> Option<(Place, Order)> {
             match (self.0 & MASK) >> SHIFT {
+                _ if matches!(self.state(), super::FrameState::Allocated) => None,
                 FREE => Some((Place::Free, self.order())),
                 CACHED => Some((Place::Cached, self.order())),
                 _ => None,
@@ -343,6 +340,7 @@ mod marks {
         pub(crate) const fn unmarked(self) -> Word {
             match self.state() {
                 super::FrameState::Blank => Word(self.0 & (super::LOCKED | super::WAITERS)),
+                super::FrameState::Allocated => self,
                 _ => Word(self.0 & !MASK),
             }
         }
@@ -522,7 +520,7 @@ mod tests {
             tags[(next.bits() >> TAG_SHIFT) as usize] += 1;
             word = next;
         }
-        assert_eq!(tags, [0, 2, 2, 2, 2, 2, 2, 2]);
+        assert!(tags[0] == 0 && tags[1..].iter().all(|&times| times == 2));
         assert_eq!(Word::BLANK.state(), FrameState::Blank);
         assert!(
             !Word::BLANK.is_allocated(Order(0)) && !Word::BLANK.is_free(Order(0), ZoneIndex(0))

@@ -266,7 +266,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// This CPU's pageset for a zone, where CPUs own pageblocks with maps.
     #[inline]
-    pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
+    pub(super) fn quota_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
         if !self.has_maps() {
             return None;
         }

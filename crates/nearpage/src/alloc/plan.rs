@@ -7,21 +7,22 @@ use super::online_map::OnlineMap;
 use super::state::State;
 use crate::arena::{Arena, Need};
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{LoosePages, Section, SectionLists, SectionRun, ZONES_MAX};
+use crate::frame::{MapWords, Section, SectionLists, SectionRun, ZONES_MAX};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
-use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::stage::Stage;
-use crate::pcp::swing::{HOMEBOUND_MAX, list_max};
-use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, Storage, list_order};
+use crate::pcp::swing::{COLD_MAX, list_max};
+use crate::pcp::{COLD, LISTS, Storage, list_order};
+use crate::places::bitmap::Bitmap;
+use crate::places::quota::Quota;
+use crate::places::zone_maps::KINDS;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
-use crate::units::{NodeIndex, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind};
+use crate::units::{NodeIndex, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 
@@ -36,7 +37,6 @@ const RING_BYTES_PER_PAGE: u64 = 23;
 /// Most pages that a ring of a CPU of another node is made for.
 const FAR_HIGH_MAX: u64 = 512;
 /// Fewest slots of a stage.
-const STAGE_SLOTS_MIN: usize = 64;
 
 /// What lies where.
 #[derive(Clone, Copy)]
@@ -106,15 +106,20 @@ impl<'m> Plan<'m> {
         if has_owners { self.zones } else { 0 }
     }
 
-    /// Pagesets of a CPU that have pageblocks with maps.
-    pub(super) fn owned(&self) -> usize {
-        let has_owners = self.owners == PageblockOwners::CpusWithMaps;
-        if has_owners { self.zones } else { 0 }
+    /// Pagesets of a CPU that have quotas.
+    pub(super) fn quotas(&self) -> usize {
+        if self.owners == PageblockOwners::CpusWithMaps { self.zones } else { 0 }
     }
 
     /// Lists that a pageset has beyond the usual ones.
     pub(super) fn more_lists(&self) -> usize {
-        if self.owned() > 0 { ALL_LISTS - LISTS } else { 0 }
+        self.quotas().min(1)
+    }
+
+    /// Pageblocks from the first section of a zone with this span on.
+    pub(super) fn pageblocks(span: PfnRange) -> u32 {
+        let base = span.start.section() << SECTION_SHIFT;
+        (span.end.0 - base).div_ceil(PAGEBLOCK_ORDER.pages().0) as u32
     }
 
     /// Places for pagesets that the fast path looks at, of one kind of zone.
@@ -185,19 +190,13 @@ impl<'m> Plan<'m> {
     ) -> usize {
         let high_max = self.high_max(of, node, span);
         let order = list_order(index);
-        // With maps, lists are short, and pages behind them take no room here.
+        // With quotas, lists are short.
         let high_max = match (self.owners, index) {
-            (PageblockOwners::CpusWithMaps, HOMEBOUND) => high_max.min(HOMEBOUND_MAX.into()),
+            (PageblockOwners::CpusWithMaps, COLD) => high_max.min(COLD_MAX.into()),
             (PageblockOwners::CpusWithMaps, _) => u64::from(list_max(order)) << order.0,
             _ => high_max,
         };
         S::ring_entries(order, high_max as u32) as usize
-    }
-
-    /// Slots of that pageset's stage: with five entries each, it has room for more than is homebound at once.
-    pub(super) fn stage_slots(&self, of: NodeIndex, node: NodeIndex, span: PfnRange) -> usize {
-        let most = self.high_max(of, node, span).min(HOMEBOUND_MAX.into()) as usize;
-        1 << (most / 4).max(STAGE_SLOTS_MIN).ilog2()
     }
 
     /// The most pages that a pageset may keep for which there is room in its largest ring.
@@ -224,11 +223,16 @@ impl<'m> Plan<'m> {
         for (_, count) in self.runs(node) {
             need.add::<[AtomicU32; SECTION_FRAMES]>(count);
             need.add::<[AtomicU8; PAGEBLOCKS]>(count);
-            need.add::<[LoosePages; PAGEBLOCKS]>(count);
+            need.add::<[MapWords; PAGEBLOCKS]>(count);
             need.add::<SectionLists>(count);
         }
-        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
+        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|(_, _, span)| {
             need.add::<Zone<'_, P>>(1);
+            for _ in 0..if self.quotas() > 0 { KINDS } else { 0 } {
+                let (words, hints) = Bitmap::<AtomicU64>::words(Self::pageblocks(span));
+                need.add::<AtomicU64>(words);
+                need.add::<AtomicU64>(hints);
+            }
             // For the rule that needs most: a table a zone.
             need.add::<WaitTable<'_, P>>(1);
             need.add::<Bucket<P>>(BUCKETS);
@@ -265,7 +269,7 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
-        need.add::<Owned<'_>>(self.owned().min(1));
+        need.add::<Quota>(self.more_lists());
         need.add::<Pageset<'_, P>>(1);
         need.add::<List<'_, P>>(self.more_lists());
         for index in 0..LISTS + self.more_lists() {
@@ -279,13 +283,8 @@ impl<'m> Plan<'m> {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         need.add::<Pieces>(self.pieces::<P>());
-        need.add::<Owned<'_>>(self.owned());
+        need.add::<Quota>(self.quotas());
         for (node, _, span) in zones(&self.topology) {
-            if self.owned() > 0 {
-                let slots = self.stage_slots(of, node, span);
-                need.add::<AtomicU16>(slots);
-                need.add::<AtomicU64>(Stage::entries(slots));
-            }
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
             need.add::<List<'_, P>>(self.more_lists());
             let lists = LISTS + self.more_lists();

@@ -51,8 +51,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         trip: Trip,
         list: usize,
     ) -> FromPageset {
-        if let Some(owned) = pageset.owned() {
-            return self.refill_from_maps(on, pageset, owned, trip, list);
+        if let Some(quota) = pageset.quota() {
+            return self.refill_by_quota(on, pageset, quota, trip, list);
         }
         if let Some(pieces) = pageset.pieces() {
             return self.refill_pieces(on, pageset, pieces, trip, list);
@@ -65,7 +65,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset.share_high(&tuning, list);
 
         let mut guard = zone.lock_to_take(trip.flags);
-        guard.buddy().serve(pageset.owner().cpu);
         let blocks = guard.claim(blocks, order);
         self.platform.touch(zone.published_line(), Access::Write);
         let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);

@@ -172,11 +172,7 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         migratetype: Migratetype,
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        let blocks: [u32; ORDERS] = {
-            let mut guard = zone.lock_from_outside();
-            let (frames, buddy) = (*zone.frames(), guard.buddy());
-            core::array::from_fn(|at| buddy.blocks_with_maps(frames, Order(at as u8), migratetype))
-        };
+        let blocks: [u32; ORDERS] = zone.free_area()[migratetype.index()];
         if blocks == [0; ORDERS] {
             return Ok(());
         }

@@ -7,10 +7,11 @@ use super::refill::FromPageset;
 use super::wanted::{FirstZone, Trip, Wanted};
 use crate::buddy::Buddy;
 use crate::error::LimitOf;
-use crate::frame::ZoneFrames;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
-use crate::pcp::Storage;
+use crate::pcp::list_index;
+use crate::places::zone_maps::ZoneMaps;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -165,12 +166,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         number: u32,
     ) -> Pfn {
         if flags.contains(AllocFlags::HIGHATOMIC) {
-            let (frames, managed) = (*zone.frames(), zone.managed());
-            zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+            match zone.maps() {
+                Some(maps) => zone.reserve_pageblock(maps, maps.outside()),
+                None => {
+                    let (frames, managed) = (*zone.frames(), zone.managed());
+                    zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+                }
+            }
         }
-        let list = self.list_for(wanted.order, wanted.migratetype);
-        let allocated = match (list, self.owned_here(zone.index())) {
-            // It goes back to the list, wherever it came from.
+        let list = list_index(wanted.order, wanted.migratetype);
+        let is_reserved =
+            zone.maps().is_some() && zone.frames().pageblock(number) == Migratetype::HighAtomic;
+        let allocated = match (list, self.quota_here(zone.index())) {
+            // Whoever frees it brings it back to the reserve.
+            _ if is_reserved => zone.frames().allocated(wanted.order, Migratetype::HighAtomic),
             (Some(list), Some(pageset)) => pageset.held_word(list),
             _ => zone.frames().allocated(wanted.order, wanted.migratetype),
         };
@@ -234,7 +243,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let list = self.list_for(wanted.order, wanted.migratetype)?;
+        let list = list_index(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
         match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {
@@ -250,21 +259,46 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let number = {
-            let mut guard = zone.lock_to_take(flags);
-            let pages = wanted.order.pages();
-            if self.allowed(&mut guard, wanted.trip(flags), pages) < pages {
-                return None;
-            }
-            if guard.claim(1, wanted.order) == 0 {
-                return None;
-            }
-            self.platform.touch(zone.published_line(), Access::Write);
-            guard.buddy().serve(self.platform.storage().current_cpu());
-            let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
-            guard.note_taken(wanted.order.pages().0);
-            number
+        if let Some(maps) = zone.maps() {
+            let number = self.take_from_maps(zone, maps, wanted, flags)?;
+            return Some(self.note_taken_directly(zone, wanted, flags, number));
+        }
+        let mut guard = zone.lock_to_take(flags);
+        if guard.claim(1, wanted.order) == 0 {
+            return None;
+        }
+        self.platform.touch(zone.published_line(), Access::Write);
+        let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
+        guard.note_taken(wanted.order.pages().0);
+        drop(guard);
+        Some(self.note_taken_directly(zone, wanted, flags, number))
+    }
+
+    /// A block past the lists, under nearpage's own rules: from the reserve first for those that it is for, and last for
+    /// others who cannot wait.
+    fn take_from_maps(
+        &self,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
+        let reserved = |rights| {
+            let may = flags.intersects(rights);
+            if may { zone.take_reserved(maps, flags, wanted.order) } else { None }
         };
+        reserved(AllocFlags::HIGHATOMIC)
+            .or_else(|| self.take_past_lists(zone, maps, wanted.trip(flags)))
+            .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
+    }
+
+    fn note_taken_directly(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+        number: u32,
+    ) -> u32 {
         self.platform.touch_page(zone.frames().pfn(number), Access::Write);
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, 1);
@@ -273,7 +307,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             ZoneEvents::add(&events.direct_other, 1);
         }
         self.wake_above_soft_limit(zone, flags);
-        Some(number)
+        number
     }
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.

@@ -1,6 +1,6 @@
 //! Which pages of a pageblock are free: 512 bits, and what follows from them.
 //!
-//! Pure: a map is a value. [`super::pageblock`] has the maps of a machine, where they lie.
+//! Pure: a map is a value. [`crate::places::map`] has the maps of a machine, where they lie.
 
 use core::ops::Range;
 
@@ -31,6 +31,11 @@ impl FreeMap {
     /// No pages.
     pub(crate) const NONE: FreeMap = FreeMap([0; WORDS]);
 
+    /// Those of these words.
+    pub(crate) const fn from_words(words: [u64; WORDS]) -> FreeMap {
+        FreeMap(words)
+    }
+
     /// Some adjoining pages.
     pub(crate) fn of(pages: Range<u32>) -> FreeMap {
         let mut map = FreeMap::NONE;
@@ -60,7 +65,7 @@ impl FreeMap {
     pub(crate) fn first_block(&self, order: Order) -> Option<u32> {
         let FreeMap(words) = self;
         if order.0 <= WORD_ORDER {
-            let heads = |word: u64| heads_of(word, order.0);
+            let heads = |word: u64| run_heads(word, order);
             let at = words.iter().position(|&word| heads(word) != 0)?;
             return Some(at as u32 * 64 + heads(words[at]).trailing_zeros());
         }
@@ -188,11 +193,11 @@ impl FreeMap {
     }
 }
 
-/// The places in a word where free blocks of an order begin.
+/// The places in a word where free blocks of an order, up to 6, begin.
 #[inline]
-fn heads_of(word: u64, order: u8) -> u64 {
-    let runs = (0..order).fold(word, |runs, order| runs & runs >> (1 << order));
-    runs & HEADS[order as usize]
+pub(crate) fn run_heads(word: u64, order: Order) -> u64 {
+    let runs = (0..order.0).fold(word, |runs, order| runs & runs >> (1 << order));
+    runs & HEADS[order.0 as usize]
 }
 
 /// Adjoining pages, word by word: which word, and the pages as bits of it.

@@ -17,14 +17,14 @@
 
 use core::ops::Range;
 
-use super::owned::Owned;
 use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
-use super::swing::Swing;
+use super::swing::{COLD_MAX, Swing};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{HOMEBOUND, LISTS, list_index, list_order, list_type, more_list_index};
+use super::{COLD, LISTS, list_index, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, PageblockOwners, Platform};
+use crate::places::quota::Quota;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
@@ -47,10 +47,13 @@ pub struct PagesetCounts {
     /// Drains because blocks of order 1 to 3 came back in a row, with room left; only on storages that are
     /// [exact](Storage::EXACT).
     pub high_order_drains: u64,
+    /// Writes to words that all CPUs share, under nearpage's own rules: the zone's counter and its bits.
+    pub shared_writes: u64,
 }
 
-/// Under rules with maps each pageset is made with what stands behind it.
-const BEHIND_EACH: &str = "each pageset has pageblocks with maps";
+/// Under nearpage's own rules each pageset has what these say.
+const QUOTA_OF_EACH: &str = "each pageset has a quota";
+const COLD_OF_EACH: &str = "each pageset has a list of cold pages";
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -103,10 +106,10 @@ pub struct Pageset<'m, P: Platform> {
     events: PagesetEvents,
     /// What takes the place of the lists if CPUs own pageblocks.
     pieces: Option<&'m Pieces>,
-    /// What stands behind the lists if CPUs own pageblocks with maps.
-    owned: Option<&'m Owned<'m>>,
-    /// The lists that a pageset has only then.
-    more: &'m [List<'m, P>],
+    /// What the CPU may take past its lists, under nearpage's own rules.
+    quota: Option<&'m Quota>,
+    /// The list that a pageset has only then.
+    cold: Option<&'m List<'m, P>>,
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -130,7 +133,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         owner: &'m Owner<P>,
         lists: [List<'m, P>; LISTS],
         pieces: Option<&'m Pieces>,
-        (owned, more): (Option<&'m Owned<'m>>, &'m [List<'m, P>]),
+        (quota, cold): (Option<&'m Quota>, Option<&'m List<'m, P>>),
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -140,7 +143,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             AtomicU32::new(word.bits())
         });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, owned, more }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, quota, cold }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -189,16 +192,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
-    /// The list that takes a block whose word was `held`, where CPUs own pageblocks with maps: the one that blocks of its order
-    /// and type come from, but for single pages that it did not give in its last refills. Those are on their way home.
+    /// The list that takes a block whose word was `held`, under nearpage's own rules: the one that blocks of its order and type
+    /// come from, but for single pages that it did not give in its last refills.
     #[inline]
     pub(crate) fn list_of_freed(&self, held: Word, order: Order) -> Option<usize> {
-        let Some(list) = list_index(order, held.migratetype()) else {
-            return more_list_index(order, held.migratetype());
-        };
+        // What came out of the reserve goes back there.
+        let of = Some(held.migratetype()).filter(|of| of.is_mergeable())?;
+        let list = list_index(order, of)?;
         let word = self.held_word(list);
         let is_hot = order > Order(0) || held == word || held == word.with_last_tag();
-        Some(if is_hot { list } else { HOMEBOUND })
+        Some(if is_hot { list } else { COLD })
     }
 
     /// From now on, blocks from list `index` are told apart from those that it gave before.
@@ -207,12 +210,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
         self.held_words[index].store(word.bits(), Ordering::Relaxed);
     }
 
-    /// What stands behind the lists, if CPUs own pageblocks with maps.
+    /// What the CPU may take past its lists, under nearpage's own rules.
     #[inline(always)]
-    pub(crate) fn owned(&self) -> Option<&'m Owned<'m>> {
+    pub(crate) fn quota(&self) -> Option<&'m Quota> {
         match P::OWNERS {
-            None => self.owned,
-            Some(PageblockOwners::CpusWithMaps) => Some(self.owned.expect(BEHIND_EACH)),
+            None => self.quota,
+            Some(PageblockOwners::CpusWithMaps) => Some(self.quota.expect(QUOTA_OF_EACH)),
             Some(_) => None,
         }
     }
@@ -226,7 +229,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// List `index`.
     #[inline(always)]
     pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
-        self.lists.get(index).unwrap_or_else(|| &self.more[index - LISTS])
+        self.lists.get(index).unwrap_or_else(|| self.cold.expect(COLD_OF_EACH))
     }
 
     /// Blocks on all lists.
@@ -236,12 +239,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// All lists, by their numbers.
     pub(crate) fn lists(&self) -> impl Iterator<Item = &List<'m, P>> + Clone {
-        self.lists.iter().chain(self.more)
+        self.lists.iter().chain(self.cold)
     }
 
     /// How many there are.
     pub(crate) fn list_count(&self) -> usize {
-        LISTS + self.more.len()
+        LISTS + usize::from(self.cold.is_some())
     }
 
     /// Events, to be counted.
@@ -258,6 +261,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             drains: events.drains.get(),
             drained_pages: PageCount(events.drained_pages.get()),
             high_order_drains: events.high_order_drains.get(),
+            shared_writes: self.quota.map_or(0, |quota| quota.shared_writes.get()),
         }
     }
 
@@ -468,13 +472,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Pages in the pageset.
     #[inline]
     pub fn count(&self) -> PageCount {
-        let behind = self.owned.map_or(0, |owned| owned.count().0);
-        PageCount(self.listed().0 + behind)
+        let quota = self.quota.map_or(0, |quota| quota.pages().0);
+        PageCount(self.listed().0 + quota)
     }
 
     /// Pages on the lists, or in the pieces.
     #[inline]
-    fn listed(&self) -> PageCount {
+    pub(crate) fn listed(&self) -> PageCount {
         if P::Storage::EXACT {
             return PageCount(self.pages.get());
         }
@@ -497,9 +501,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
         if self.pieces().is_some() {
             totals.count = self.count();
         }
-        if let Some(owned) = self.owned() {
+        if let Some(quota) = self.quota() {
             totals.count = self.count();
-            totals.freed_pages = totals.freed_pages.wrapping_add(owned.sent_pages());
+            totals.freed_pages = totals.freed_pages.wrapping_add(quota.pages_put.get());
             let given = self.events.given_pages.get();
             totals.allocs = totals.allocs.wrapping_add(given);
             totals.alloc_pages = totals.alloc_pages.wrapping_add(given);
@@ -569,12 +573,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// Whether the lists take nothing. One alone may have no room, but not the one of homebound pages.
     pub(crate) fn is_closed(&self) -> bool {
-        self.list(HOMEBOUND).limit() == 0
+        self.list(COLD).limit() == 0
     }
 
     /// The most blocks that a list holds where CPUs own pageblocks with maps.
     pub(crate) fn limit_of(&self, index: usize, swing: Swing) -> u32 {
-        if index == HOMEBOUND { swing.homebound() } else { swing.list_limit(list_order(index)) }
+        if index == COLD { COLD_MAX } else { swing.list_limit(list_order(index)) }
     }
 
     /// Gives the lists the limits that follow from how much may be kept; nothing while they are closed.
@@ -592,8 +596,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     fn open(&self, tuning: &Tuning, busy: usize) {
-        if let Some(owned) = self.owned {
-            return self.set_limits(owned.pageblocks.swing());
+        if let Some(quota) = self.quota {
+            return self.set_limits(quota.swing());
         }
         let mut left = tuning.high.0;
         for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {

@@ -1,16 +1,17 @@
-//! How many pages a CPU may keep of a zone: from the time between its visits to the zone.
+//! How large a CPU's quota of a zone is: from the time between its claims.
 //!
-//! A CPU visits its zone when it runs out of pages, and when it has more than it may keep. Each visit is a hold of the
-//! zone's lock, and what is kept in between is memory that others cannot have. Both follow from the **size**:
+//! A CPU claims pages from the zone's counter when its quota has none, and gives some back when it has more than it may keep.
+//! Each is a write to a word that all CPUs share, and what is kept in between is memory that others cannot have. Both follow
+//! from the **size**:
 //!
 //! ```text
-//! more than size pages      give pageblocks back until there are size / 4
-//! none left                 take size / 2 pages; of blocks of a pageblock and more, four at most
-//! a visit within 32 ms of the last one    the size doubles, up to half of the pageset's high_max
-//! a visit later than that                 it halves for each doubling of the time, down to size_min
+//! more than size pages                 give back until there are size / 4
+//! none left                            claim size / 2 pages
+//! a claim within 32 ms of the last one the size doubles, up to half of the pageset's high_max
+//! a claim later than that              it halves for each doubling of the time, down to size_min
 //! ```
 //!
-//! So a load that swings, or flows one way, is met by a size with which its visits lie some 32 ms apart, whatever its
+//! So a load that swings, or flows one way, is met by a size with which its claims lie some 32 ms apart, whatever its
 //! speed; and what a burst has raised goes with the time. Once a second, half of what was not used at all since goes back
 //! ([`Swing::unused`]).
 //!
@@ -32,8 +33,8 @@ const HUGE_BLOCKS: u32 = 4;
 
 /// Pages that a list gets at once, and half of what it holds at most.
 const LIST_PAGES: u32 = 64;
-/// The most single pages on their way home.
-pub(crate) const HOMEBOUND_MAX: u32 = 2048;
+/// Cold pages that are kept at most before they go back: enough to hide how long each takes.
+pub(crate) const COLD_MAX: u32 = 128;
 /// Blocks of an order that a list gets at once.
 pub(crate) const fn blocks_of_a_refill(order: Order) -> u32 {
     let blocks = LIST_PAGES >> order.0;
@@ -91,11 +92,6 @@ impl Swing {
     pub(crate) fn list_limit(self, order: Order) -> u32 {
         let least = u32::from(order <= Order(3));
         ((self.size / 8) >> order.0).clamp(least, list_max(order))
-    }
-
-    /// The most single pages on their way home.
-    pub(crate) fn homebound(self) -> u32 {
-        (self.size / 2).clamp(LIST_PAGES, HOMEBOUND_MAX)
     }
 
     /// Of pages that nobody used for a second, those that go back.

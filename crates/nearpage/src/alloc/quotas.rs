@@ -1,0 +1,527 @@
+//! Past the lists, under nearpage's own rules: pages come by quota out of maps, and go back into them.
+//!
+//! Nothing here takes a lock or waits. A thread that is interrupted anywhere has pages for which it has a quota, or a quota
+//! for pages that are free: others lack them until it goes on, and see no state that is wrong.
+
+use super::allocator::{Cpu, PageAllocator};
+use super::drain::DrainBusy;
+use super::refill::FromPageset;
+use super::wanted::Trip;
+use crate::buddy::Fragmentation;
+use crate::frame::{Migratetype, Word, ZoneFrames};
+use crate::host::{Access, Platform};
+use crate::pcp::pageset::{OnCpu, Pageset};
+use crate::pcp::swing::{COLD_MAX, Swing, blocks_of_a_refill};
+use crate::pcp::{COLD, CountedList, list_index, list_order};
+use crate::places::quota::Quota;
+use crate::places::zone_maps::{Reach, ZoneMaps};
+use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use crate::watermark::AllocFlags;
+use crate::zone::{Zone, ZoneEvents};
+
+/// Pages that move between a list and maps at once.
+const CHUNK: usize = 128;
+const _: () = assert!(COLD_MAX as usize <= CHUNK && blocks_of_a_refill(Order(0)) as usize <= CHUNK);
+
+/// Pages that nobody used for a second go back if they are so many.
+const UNUSED_MIN: u64 = 512;
+
+/// What a trip may take, and of which type.
+fn what(trip: Trip) -> (Migratetype, Reach) {
+    let reach = match trip.block().fragmentation {
+        Fragmentation::Allowed => Reach::All,
+        Fragmentation::Avoided => Reach::Own,
+    };
+    (trip.migratetype, reach)
+}
+
+/// Taking.
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Fills an empty list by quota, and takes one block from it.
+    pub(super) fn refill_by_quota(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        quota: &Quota,
+        trip: Trip,
+        list: usize,
+    ) -> FromPageset {
+        let (zone, order) = (pageset.zone(), trip.order);
+        let Some(maps) = zone.maps() else { return FromPageset::Nothing };
+        let limit = pageset.list(list).limit().min(pageset.list(list).capacity()).max(1);
+        let (unit, most) = (order.pages().0, blocks_of_a_refill(order).min(limit));
+        let pages = self.quota_for(pageset, quota, trip, unit, u64::from(most) << order.0);
+        if pages == 0 {
+            return FromPageset::Nothing;
+        }
+        if order == Order(0) {
+            pageset.begin_tag(list);
+        }
+        let mut numbers = [0; CHUNK];
+        let blocks = &mut numbers[..(pages >> order.0) as usize];
+        let got = self.take_blocks(maps, pageset.frames(), trip, quota, blocks);
+        quota.give(pages - ((got as u64) << order.0));
+        self.after_fallback(zone, quota, trip.flags);
+        let blocks = &mut blocks[..got];
+        // The list gives the last one first: the lowest.
+        blocks.reverse();
+        let listed = pageset.push_batch(&self.platform, on, list, blocks);
+        let rest = &blocks[listed..];
+        self.put_all(maps, pageset.frames(), quota, rest, order);
+        quota.give((rest.len() as u64) << order.0);
+        if got == 0 {
+            return FromPageset::Nothing;
+        }
+        let popped = pageset.pop(&self.platform, on, list);
+        let Some(number) = popped.frame() else { return FromPageset::Busy };
+        self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
+        FromPageset::Block(number)
+    }
+
+    /// A multiple of `unit` pages that the caller may take out of maps, up to `most`, or none: from the quota, or from the
+    /// zone, of which this CPU then claims more.
+    pub(super) fn quota_for(
+        &self,
+        pageset: &Pageset<'m, P>,
+        quota: &Quota,
+        trip: Trip,
+        unit: u64,
+        most: u64,
+    ) -> u64 {
+        self.platform.touch(quota.line(), Access::Write);
+        let own = quota.take(unit, most);
+        if own > 0 {
+            return own;
+        }
+        let swing = self.note_visit(pageset, quota);
+        let share = u64::from(swing.refill(trip.order)) << trip.order.0;
+        let limits = (trip.flags, trip.kind);
+        let claimed =
+            pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
+        quota.shared_writes.add(1);
+        if claimed == 0 {
+            return 0;
+        }
+        pageset.events().refills.add(1);
+        pageset.events().refilled_pages.add(claimed);
+        let used = claimed.min(most);
+        let used = used - used % unit;
+        quota.give(claimed - used);
+        used
+    }
+
+    /// This CPU claims pages from the zone now, or gives some back: what its quota may be follows from that.
+    fn note_visit(&self, pageset: &Pageset<'m, P>, quota: &Quota) -> Swing {
+        let swing = quota.swing().visit(self.platform.now_ns(), pageset.tuning().high_max);
+        quota.set_swing(swing);
+        pageset.set_limits(swing);
+        swing
+    }
+
+    /// Takes blocks for which the caller has a quota; returns how many there were.
+    pub(super) fn take_blocks(
+        &self,
+        maps: &ZoneMaps<'_>,
+        frames: &ZoneFrames<'_>,
+        trip: Trip,
+        by: &Quota,
+        out: &mut [u32],
+    ) -> usize {
+        let got = match trip.order {
+            Order(0) => maps.take_pages(frames, what(trip), by, out),
+            order => {
+                let next = || maps.take_block(frames, order, what(trip), by);
+                let found = out.iter_mut().zip(core::iter::from_fn(next));
+                found.map(|(slot, number)| *slot = number).count()
+            }
+        };
+        let mut last = None;
+        for &number in &out[..got] {
+            let line = ZoneMaps::map_line(frames, number);
+            if last.replace(line) != Some(line) {
+                self.platform.touch(line, Access::Atomic);
+            }
+        }
+        got
+    }
+
+    /// A block past the lists, for a request that passed the zone's marks.
+    pub(super) fn take_past_lists(
+        &self,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
+        trip: Trip,
+    ) -> Option<u32> {
+        let pages = trip.order.pages().0;
+        let purse = self.purse(zone, maps);
+        if purse.take(self, zone, trip, pages, pages) == 0 {
+            return None;
+        }
+        let mut block = [0];
+        let found = self.take_blocks(maps, zone.frames(), trip, purse.quota(), &mut block) == 1;
+        self.after_fallback(zone, purse.quota(), trip.flags);
+        if !found {
+            purse.give(self, zone, pages);
+        }
+        found.then_some(block[0])
+    }
+
+    /// Pages came from pageblocks of another type: the zone's marks are boosted, as far as the settings say.
+    fn after_fallback(&self, zone: &Zone<'m, P>, by: &Quota, flags: AllocFlags) {
+        if by.take_fell_back() {
+            zone.boost_for_fallback(flags);
+        }
+    }
+}
+
+/// Giving back.
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Makes blocks free again. Their quota is the caller's still.
+    pub(super) fn put_all(
+        &self,
+        maps: &ZoneMaps<'_>,
+        frames: &ZoneFrames<'_>,
+        by: &Quota,
+        numbers: &[u32],
+        order: Order,
+    ) {
+        if order > Order(0) {
+            for &number in numbers {
+                self.platform.touch(ZoneMaps::map_line(frames, number), Access::Atomic);
+                maps.put_block(frames, number, order, by);
+            }
+            return;
+        }
+        let mut rest = numbers;
+        while let [first, ..] = *rest {
+            let word = first - first % u64::BITS;
+            let (mut pages, mut count) = (0, 0);
+            while let Some(&number) = rest.get(count)
+                && number - number % u64::BITS == word
+            {
+                pages |= 1 << (number % u64::BITS);
+                count += 1;
+            }
+            self.platform.touch(ZoneMaps::map_line(frames, first), Access::Atomic);
+            maps.put(frames, word, pages, by);
+            rest = &rest[count..];
+        }
+    }
+
+    /// Frees blocks past the lists.
+    pub(super) fn free_past_lists(&self, zone: &Zone<'m, P>, numbers: &[u32], order: Order) {
+        let Some(maps) = zone.maps() else { return };
+        let pages = (numbers.len() as u64) << order.0;
+        let purse = self.purse(zone, maps);
+        self.put_all(maps, zone.frames(), purse.quota(), numbers, order);
+        purse.give(self, zone, pages);
+        if let Purse::Quota(pageset, quota) = purse {
+            self.platform.touch(quota.line(), Access::Write);
+            quota.pages_put.add(pages);
+            self.give_excess(pageset, quota);
+        }
+    }
+
+    /// After a free to a list: if it is full now, half of it goes into maps, and if the quota is too large then, some of that
+    /// to the zone.
+    pub(super) fn after_free_to_list(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        quota: &Quota,
+        list: usize,
+    ) {
+        let most = pageset.limit_of(list, quota.swing()).min(pageset.list(list).capacity());
+        if pageset.list(list).count() >= most {
+            let kept = if list == COLD { 0 } else { most / 2 };
+            self.spill(on, pageset, quota, list, kept);
+        }
+        if pageset.zone().is_over_limit() {
+            (0..pageset.list_count()).for_each(|list| self.spill(on, pageset, quota, list, 0));
+        }
+        self.give_excess(pageset, quota);
+    }
+
+    /// Moves what a list has above `kept` blocks into maps.
+    fn spill(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        quota: &Quota,
+        list: usize,
+        kept: u32,
+    ) {
+        let Some(maps) = pageset.zone().maps() else { return };
+        let order = list_order(list);
+        let mut chunk = [0; CHUNK];
+        loop {
+            let over = pageset.list(list).count().saturating_sub(kept).min(CHUNK as u32);
+            let into = &mut chunk[..over as usize];
+            let got = pageset.pop_cold(self.platform.storage(), on, list, into);
+            if got == 0 {
+                return;
+            }
+            self.put_all(maps, pageset.frames(), quota, &chunk[..got], order);
+            quota.give((got as u64) << order.0);
+        }
+    }
+
+    /// Gives the zone what the quota has too much.
+    fn give_excess(&self, pageset: &Pageset<'m, P>, quota: &Quota) {
+        if pageset.zone().is_over_limit() {
+            self.give_above(pageset, quota, PageCount(0));
+        } else if quota.pages().0 > quota.swing().size.into() {
+            let swing = self.note_visit(pageset, quota);
+            if quota.pages().0 > swing.size.into() {
+                self.give_above(pageset, quota, swing.left());
+            }
+        }
+    }
+
+    fn give_above(&self, pageset: &Pageset<'m, P>, quota: &Quota, kept: PageCount) -> PageCount {
+        let pages = quota.take_above(kept);
+        if pages.0 > 0 {
+            pageset.zone().give_pages(&self.platform, pages.0);
+            quota.shared_writes.add(1);
+            pageset.events().drains.add(1);
+            pageset.events().drained_pages.add(pages.0);
+        }
+        pages
+    }
+}
+
+/// From outside.
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Gives the zone all that a CPU has of it.
+    pub(super) fn drain_quota(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        pageset: &'m Pageset<'m, P>,
+        quota: &Quota,
+    ) -> Result<PageCount, DrainBusy> {
+        self.spill_from_outside(cpu, pageset, quota)?;
+        if let Some(maps) = pageset.zone().maps() {
+            quota.places.iter().filter_map(|place| place.at()).for_each(|at| {
+                maps.make_whole(pageset.frames(), at, quota);
+            });
+        }
+        Ok(self.give_above(pageset, quota, PageCount(0)))
+    }
+
+    /// Moves all that is on a CPU's lists into maps, a chunk each time that the CPU is stopped.
+    fn spill_from_outside(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        pageset: &'m Pageset<'m, P>,
+        quota: &Quota,
+    ) -> Result<(), DrainBusy> {
+        let Some(maps) = pageset.zone().maps() else { return Ok(()) };
+        let mut chunk = [0; CHUNK];
+        for list in 0..pageset.list_count() {
+            let order = list_order(list);
+            while pageset.list(list).count() > 0 {
+                let pop = |on: &OnCpu<'_, P>| {
+                    pageset.pop_cold(self.platform.storage(), on, list, &mut chunk)
+                };
+                let got =
+                    self.while_taken(cpu, |of| core::ptr::eq(of, pageset), pop)?;
+                if got == 0 {
+                    break;
+                }
+                self.put_all(maps, pageset.frames(), quota, &chunk[..got], order);
+                quota.give((got as u64) << order.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back half of what a CPU did not use since the last call, and what it may not keep any more.
+    pub(super) fn decay_quota(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        pageset: &'m Pageset<'m, P>,
+        quota: &Quota,
+    ) -> Result<PageCount, DrainBusy> {
+        let least = quota.take_least();
+        let swing = quota.swing();
+        let within = swing.within(pageset.tuning().high_max);
+        if within.size < swing.size {
+            quota.set_swing(within);
+            pageset.set_limits(within);
+        }
+        if quota.pages().0 == 0 && pageset.listed().0 > within.size.into() {
+            return self.drain_quota(cpu, pageset, quota);
+        }
+        let unused = Swing::unused(least);
+        let kept = match unused.0 {
+            few if few < UNUSED_MIN => quota.pages(),
+            _ => quota.pages().saturating_sub(unused),
+        };
+        Ok(self.give_above(pageset, quota, kept.min(PageCount(within.size.into()))))
+    }
+
+    /// Calls `act` with each of a CPU's pagesets that has a quota; the pages that it tells, and the first that was busy.
+    pub(super) fn each_quota(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+        act: impl Fn(&'m Pageset<'m, P>, &'m Quota) -> Result<PageCount, DrainBusy>,
+    ) -> Result<PageCount, DrainBusy> {
+        let (mut pages, mut busy) = (PageCount(0), None);
+        for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
+            let Some(quota) = pageset.quota() else { continue };
+            match act(pageset, quota) {
+                Ok(some) => pages.0 += some.0,
+                Err(error) => busy = busy.or(Some(error)),
+            }
+        }
+        busy.map_or(Ok(pages), Err)
+    }
+}
+
+/// Many at once.
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Single pages out of maps; returns how many.
+    pub(super) fn bulk_past_lists(
+        &self,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
+        trip: Trip,
+        out: &mut [Pfn],
+    ) -> usize {
+        let purse = self.purse(zone, maps);
+        let word = purse.held_word(zone, trip);
+        let (mut got, mut numbers) = (0, [0; CHUNK]);
+        while got < out.len() {
+            let pages = purse.take(self, zone, trip, 1, (out.len() - got) as u64) as usize;
+            let before = got;
+            while got < before + pages {
+                let some = (before + pages - got).min(CHUNK);
+                let into = &mut numbers[..some];
+                let found = self.take_blocks(maps, zone.frames(), trip, purse.quota(), into);
+                let found_numbers = into[..found].iter().copied();
+                zone.frames().hand_out_all(found_numbers, word, &mut out[got..]);
+                got += found;
+                if found < some {
+                    break;
+                }
+            }
+            purse.give(self, zone, (before + pages - got) as u64);
+            self.after_fallback(zone, purse.quota(), trip.flags);
+            if pages == 0 || got < before + pages {
+                break;
+            }
+        }
+        self.note_given(zone, &purse, got as u64);
+        got
+    }
+
+    /// Whole pageblocks, as single pages; returns how many pages.
+    pub(super) fn pageblocks_past_lists(
+        &self,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
+        trip: Trip,
+        out: &mut [Pfn],
+    ) -> usize {
+        const PAGES: u64 = PAGEBLOCK_ORDER.pages().0;
+        let wanted = out.len() as u64 / PAGES * PAGES;
+        if wanted == 0 {
+            return 0;
+        }
+        let purse = self.purse(zone, maps);
+        let pages = purse.take(self, zone, trip, PAGES, wanted);
+        let (frames, word) = (zone.frames(), purse.held_word(zone, trip));
+        let mut got = 0;
+        while got < pages
+            && let Some(at) = maps.take_whole(frames, trip.migratetype, purse.quota())
+        {
+            let first = at * PAGES as u32;
+            self.platform.touch(ZoneMaps::map_line(frames, first), Access::Write);
+            frames.hand_out_all(first..first + PAGES as u32, word, &mut out[got as usize..]);
+            got += PAGES;
+        }
+        purse.give(self, zone, pages - got);
+        self.note_given(zone, &purse, got);
+        got as usize
+    }
+
+    fn note_given(&self, zone: &Zone<'m, P>, purse: &Purse<'_, 'm, P>, pages: u64) {
+        match purse {
+            Purse::Quota(pageset, _) => pageset.events().given_pages.add(pages),
+            Purse::Zone(_) => {
+                let events = zone.events();
+                ZoneEvents::add(&events.direct_allocs, pages);
+                ZoneEvents::add(&events.direct_alloc_pages, pages);
+                if self.this_node() != zone.node() {
+                    ZoneEvents::add(&events.direct_other, pages);
+                }
+            }
+        }
+    }
+
+    /// Where this thread's pages of a zone are counted.
+    fn purse<'a>(&self, zone: &Zone<'m, P>, maps: &'a ZoneMaps<'m>) -> Purse<'a, 'm, P>
+    where
+        'm: 'a,
+    {
+        let pageset = self.quota_here(zone.index());
+        match pageset.and_then(|pageset| Some((pageset, pageset.quota()?))) {
+            Some((pageset, quota)) => Purse::Quota(pageset, quota),
+            None => Purse::Zone(maps.outside()),
+        }
+    }
+}
+
+/// Where a thread's pages of a zone are counted: in its CPU's quota, or, where that has none, in the zone's counter.
+enum Purse<'a, 'm, P: Platform> {
+    Quota(&'m Pageset<'m, P>, &'m Quota),
+    Zone(&'a Quota),
+}
+
+impl<'m, P: Platform> Purse<'_, 'm, P> {
+    /// With the hints of where to take pages.
+    fn quota(&self) -> &Quota {
+        match self {
+            Self::Quota(_, quota) => quota,
+            Self::Zone(hints) => hints,
+        }
+    }
+
+    /// A multiple of `unit` pages that the thread may take out of maps, up to `most`, or none.
+    fn take(
+        &self,
+        allocator: &PageAllocator<'m, P>,
+        zone: &Zone<'m, P>,
+        trip: Trip,
+        unit: u64,
+        most: u64,
+    ) -> u64 {
+        match self {
+            Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, trip, unit, most),
+            Self::Zone(_) => {
+                let limits = (trip.flags, trip.kind);
+                let pages = zone.claim_pages(&allocator.platform, limits, unit, most);
+                zone.give_pages(&allocator.platform, pages % unit);
+                pages - pages % unit
+            }
+        }
+    }
+
+    /// Gives back what [`take`](Self::take) took too much.
+    fn give(&self, allocator: &PageAllocator<'m, P>, zone: &Zone<'m, P>, pages: u64) {
+        match self {
+            Self::Quota(_, quota) => quota.give(pages),
+            Self::Zone(_) => zone.give_pages(&allocator.platform, pages),
+        }
+    }
+
+    /// The word of a single page of the request.
+    fn held_word(&self, zone: &Zone<'m, P>, trip: Trip) -> Word {
+        let list = list_index(Order(0), trip.migratetype);
+        match (self, list) {
+            (Self::Quota(pageset, _), Some(list)) => pageset.held_word(list),
+            _ => zone.frames().allocated(Order(0), trip.migratetype),
+        }
+    }
+}

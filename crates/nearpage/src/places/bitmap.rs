@@ -1,0 +1,162 @@
+//! Bits that any thread sets and clears, with a second level that says which words may have some.
+//!
+//! A search reads a word of the second level for 4096 bits. That level is a hint: a word that it misses for a moment is one
+//! into which somebody is about to set the first bit.
+
+use crate::sync::{AtomicU64, Cell64, Ordering};
+
+/// Every access that two threads must see in one order: a bit and the hint of its word, set and looked for.
+const ORDER: Ordering = Ordering::SeqCst;
+
+const BITS: u32 = u64::BITS;
+
+/// The bits.
+#[derive(Debug)]
+pub struct Bitmap<'m, W = AtomicU64> {
+    words: &'m [W],
+    /// A bit for each word: it may have some.
+    hints: &'m [W],
+}
+
+impl<'m, W: Cell64> Bitmap<'m, W> {
+    /// Words in memory for so many bits: those of the bits, and those of the hints.
+    pub const fn words(bits: u32) -> (usize, usize) {
+        let words = bits.div_ceil(BITS);
+        (words as usize, words.div_ceil(BITS) as usize)
+    }
+
+    /// The bits of these words, all clear.
+    pub const fn new(words: &'m [W], hints: &'m [W]) -> Self {
+        Self { words, hints }
+    }
+
+    /// Sets a bit; returns whether it was clear.
+    pub fn set(&self, at: u32) -> bool {
+        let (word, bit) = place(at);
+        let old = self.words[word].set(bit, ORDER);
+        if old == 0 {
+            self.hint(word);
+        }
+        old & bit == 0
+    }
+
+    /// Clears a bit; returns whether it was set.
+    pub fn clear(&self, at: u32) -> bool {
+        let (word, bit) = place(at);
+        self.words[word].clear(bit, ORDER) & bit != 0
+    }
+
+    /// Clears a bit and its neighbour, the one at `at ^ 1`, if both are set; returns whether.
+    pub fn clear_pair(&self, at: u32) -> bool {
+        let (word, bit) = place(at & !1);
+        let pair = bit | bit << 1;
+        let mut now = self.words[word].load(ORDER);
+        while now & pair == pair {
+            match self.words[word].replace(now, now & !pair, ORDER, ORDER) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        false
+    }
+
+    /// Whether a bit is set now.
+    #[inline]
+    pub fn get(&self, at: u32) -> bool {
+        let (word, bit) = place(at);
+        self.words[word].load(ORDER) & bit != 0
+    }
+
+    /// The first bit from `from` on that is set.
+    pub fn next(&self, from: u32) -> Option<u32> {
+        let (mut word, bit) = place(from);
+        let mut bits = self.words.get(word)?.load(ORDER) & !(bit - 1);
+        while bits == 0 {
+            word = self.next_word(word + 1)?;
+            bits = self.words[word].load(ORDER);
+            if bits == 0 {
+                self.forget(word);
+            }
+        }
+        Some(word as u32 * BITS + bits.trailing_zeros())
+    }
+
+    /// The first word from `from` on that may have bits.
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let (mut at, bit) = place(from as u32);
+        let mut hints = self.hints.get(at)?.load(ORDER) & !(bit - 1);
+        while hints == 0 {
+            at += 1;
+            hints = self.hints.get(at)?.load(ORDER);
+        }
+        Some(at * BITS as usize + hints.trailing_zeros() as usize)
+    }
+
+    fn hint(&self, word: usize) {
+        let (at, bit) = place(word as u32);
+        if self.hints[at].load(ORDER) & bit == 0 {
+            self.hints[at].set(bit, ORDER);
+        }
+    }
+
+    /// No hint any more for a word without bits. Whoever sets one meanwhile looks for the hint, or is seen here.
+    #[cold]
+    fn forget(&self, word: usize) {
+        let (at, bit) = place(word as u32);
+        self.hints[at].clear(bit, ORDER);
+        if self.words[word].load(ORDER) != 0 {
+            self.hints[at].set(bit, ORDER);
+        }
+    }
+
+    /// The line that a bit is on.
+    pub fn line(&self, at: u32) -> *const () {
+        (&raw const self.words[place(at).0]).cast()
+    }
+}
+
+const fn place(at: u32) -> (usize, u64) {
+    ((at / BITS) as usize, 1 << (at % BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::collections::BTreeSet;
+    use std_alloc::vec::Vec;
+
+    use super::*;
+    use crate::testing::random::Random;
+
+    const BITS: u32 = 20_000;
+
+    /// A bitmap and a set of numbers are the same, whatever happens to both.
+    #[test]
+    fn as_a_set() {
+        let (words, hints) = Bitmap::<AtomicU64>::words(BITS);
+        let zeroes = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let (words, hints) = (zeroes(words), zeroes(hints));
+        let (bitmap, mut set) = (Bitmap::new(&words, &hints), BTreeSet::new());
+        let mut random = Random(0x6d61_7073);
+        for _ in 0..100_000 {
+            // Few places, so that words fill and empty.
+            let at = random.below(8) as u32 * 2500 + random.below(70) as u32;
+            match random.below(6) {
+                0 | 1 => assert_eq!(bitmap.set(at), set.insert(at)),
+                2 | 3 => assert_eq!(bitmap.clear(at), set.remove(&at)),
+                4 => {
+                    let is_pair = set.contains(&(at & !1)) && set.contains(&(at | 1));
+                    assert_eq!(bitmap.clear_pair(at), is_pair);
+                    if is_pair {
+                        set.remove(&(at & !1));
+                        set.remove(&(at | 1));
+                    }
+                }
+                _ => {
+                    assert_eq!(bitmap.next(at), set.range(at..).next().copied());
+                    assert_eq!(bitmap.get(at), set.contains(&at));
+                }
+            }
+        }
+        assert_eq!(bitmap.next(BITS), None);
+    }
+}
