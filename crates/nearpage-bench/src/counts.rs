@@ -57,7 +57,7 @@ mod tests {
     /// The counters keep the names that are looked for here.
     #[test]
     fn a_memory_has_these_counters() {
-        let builder = Memory::builder().bytes_per_node(32 << 20).model(Model::NEARPAGE_0_1);
+        let builder = Memory::builder().bytes_per_node(32 << 20).model(Model::LINUX_6_18);
         let memory = builder.build().unwrap();
         assert_eq!(Counts::of("nearpage", &memory), None);
         drop(memory.alloc_pages(16).unwrap());

@@ -21,7 +21,6 @@ pub(crate) fn trim_zone<P: Platform>(
     region: &Region,
     growth: &Growth,
 ) -> PageCount {
-    allocator.merge_free_pages(zone.index());
     let kept = zone.marks().high + Order::MAX.pages();
     let to_trim = zone.free_pages().saturating_sub(kept);
     let section = PageCount(SECTION_FRAMES as u64);

@@ -364,7 +364,7 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
 
 /// Marks what is free in maps, and what is isolated and in nobody's hands.
 fn mark_maps(frames: &ZoneFrames<'_>, maps: &ZoneMaps<'_>) -> Result<(), CheckError> {
-    for at in (0..maps.pageblocks()).filter(|at| frames.try_map(at * PAGES).is_some()) {
+    for at in maps.ours() {
         if maps.is_whole(at) && frames.map(at * PAGES).count() > 0 {
             return Err(CheckError::WholeInPart { pfn: frames.pfn(at * PAGES) });
         }

@@ -28,16 +28,14 @@
 
 mod free_map;
 mod owners;
-mod per_pageblock;
 mod pageblock_list;
+mod per_pageblock;
 pub mod section;
 
 pub(crate) use free_map::{FreeMap, run_heads};
 pub(crate) use owners::OwnedBlock;
 pub use per_pageblock::MapWords;
-pub use section::{
-    PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
-};
+pub use section::{Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames};
 
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Order, ZoneIndex};
@@ -127,7 +125,7 @@ const ORDER_SHIFT: u32 = 3;
 const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
 /// The most zones: a word has 12 bits for one.
-pub(crate) const ZONES_MAX: usize = 1 << 14;
+pub(crate) const ZONES_MAX: usize = 1 << 12;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (ZONES_MAX as u32 - 1) << ZONE_SHIFT;

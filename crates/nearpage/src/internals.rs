@@ -7,7 +7,10 @@ pub use crate::buddy::Insertion;
 pub use crate::page_wait::{
     Awaited, Bucket, HeldBucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
 };
-pub use crate::places::{bitmap::Bitmap, map::{Map, Put}};
+pub use crate::places::{
+    bitmap::Bitmap,
+    map::{Map, Put},
+};
 pub use crate::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables, part_for};
 pub use crate::slab::{SlabHeld, SlabParts};
 #[cfg(loom)]

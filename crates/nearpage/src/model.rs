@@ -82,16 +82,10 @@ impl Departures {
         self
     }
 
-    const NONE: Self = Self {
-        bulk_from_zone: false,
-        drains_before_failing: false,
-        retries_after_progress: false,
-    };
-    const ALL: Self = Self {
-        bulk_from_zone: true,
-        drains_before_failing: true,
-        retries_after_progress: true,
-    };
+    const NONE: Self =
+        Self { bulk_from_zone: false, drains_before_failing: false, retries_after_progress: false };
+    const ALL: Self =
+        Self { bulk_from_zone: true, drains_before_failing: true, retries_after_progress: true };
 }
 
 /// A host's pages count as movable if they were asked for as movable.

@@ -380,7 +380,12 @@ impl<'m, P: Platform> Zone<'m, P> {
     ) -> bool {
         let mut check = self.check(order, flags, kind);
         check.free.0 = check.free.0.saturating_add(more.0);
-        watermark_ok(&check, self.has_blocks())
+        match self.maps() {
+            Some(maps) if order > Order(0) => {
+                watermark_ok(&check, |order, of| maps.has_block(&self.frames, order, of))
+            }
+            _ => watermark_ok(&check, self.has_blocks()),
+        }
     }
 
     fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {

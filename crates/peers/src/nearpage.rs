@@ -22,7 +22,6 @@ pub fn all() -> Vec<Entry> {
         Entry { name: "nearpage", build: || build(builder()?) },
         Entry { name: "nearpage-locked", build: || build(builder()?.use_rseq(false)) },
         Entry { name: "nearpage-hardened", build: || build(builder()?.hardened(true)) },
-        Entry { name: "nearpage-0.1", build: || build(builder()?.model(Model::NEARPAGE_0_1)) },
         Entry { name: "rseq-limit", build: build_limit },
         Entry { name: "bare-stacks", build: || Ok(enlist(BareStacks::new())) },
     ]

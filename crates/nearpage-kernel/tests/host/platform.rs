@@ -144,7 +144,7 @@ fn all_cpus_by_try_lock() {
 #[test]
 fn kernels_are_compiled_for_their_rules() {
     let _machine = alone();
-    let by = [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::RFC_2026_OWNED];
+    let by = [Model::NEARPAGE, Model::LINUX_6_18, Model::RFC_2026_OWNED];
     for model in by {
         let refused = |known| {
             let asked = model.owners;

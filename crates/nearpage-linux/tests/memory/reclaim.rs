@@ -472,7 +472,7 @@ fn explicit_huge_pages_or_an_error() {
 fn pages_at_hand_are_handed_out_below_the_watermarks() {
     /// So many stay in the pageset of a zone that is below its watermarks.
     const AT_HAND: usize = 2;
-    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    let models = [Model::LINUX_6_18, Model::NEARPAGE];
     for (model, use_rseq) in models.into_iter().flat_map(|model| [(model, true), (model, false)]) {
         let memory = builder().model(model).use_rseq(use_rseq).build().unwrap();
         stay_on_this_cpu();
@@ -503,7 +503,7 @@ fn pages_at_hand_are_handed_out_below_the_watermarks() {
             held.extend(pages);
         }
         // Where CPUs own pageblocks, what is behind a list is looked for at a visit.
-        if model == Model::NEARPAGE_0_1 {
+        if model == Model::LINUX_6_18 {
             assert_eq!(lock_holds(), before, "nobody went to the zone");
         }
         assert!(memory.alloc_frames(request).is_err(), "a watermark keeps the rest");

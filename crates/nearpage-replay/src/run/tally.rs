@@ -401,7 +401,7 @@ mod tests {
     /// Pages that a CPU sends to another one are kept there before that one has received them.
     #[test]
     fn what_is_on_its_way_to_another_cpu_is_kept() {
-        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::RFC_2026_OWNED] {
+        for model in [Model::NEARPAGE, Model::LINUX_6_18, Model::RFC_2026_OWNED] {
             with_core(model, |core| {
                 let page = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
                 core.platform().play(CpuId(1), 0);

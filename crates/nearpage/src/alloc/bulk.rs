@@ -173,12 +173,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Fills `out` from a zone that has `room` for so many pages, and for as many as `out` has.
-    fn bulk_from_zone(
-        &self,
-        zone: &'m Zone<'m, P>,
-        wanted: &Wanted<'_>,
-        out: &mut [Pfn],
-    ) -> usize {
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
         if let Some(maps) = zone.maps() {
             return self.bulk_from_maps(zone, maps, wanted, out);
         }
@@ -213,7 +208,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
         got
     }
-
 
     /// Linux's way: every page through the pageset, refilled as often as it runs empty.
     fn bulk_by_refills(
@@ -343,7 +337,7 @@ mod tests {
     fn cpus_that_take_a_few_at_a_time_do_not_share_lines_of_words() {
         TestMachine::new().node(0, 65_536, &[0, 1]).run(|allocator| {
             let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
-            let mut holder = [None; 65_536 / 32];
+            let mut holder = [None; 3 * 65_536 / 32];
             for turn in 0..400 {
                 let cpu = CpuId(turn % 2);
                 allocator.platform().run_on(cpu);

@@ -177,8 +177,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 } else {
                     kept = pageset.push_batch(platform, &on, list, numbers);
                     if kept < numbers.len() && pageset.quota().is_some() {
-                    return self.free_past_lists(pageset.zone(), &numbers[kept..], SINGLE);
-                }
+                        return self.free_past_lists(pageset.zone(), &numbers[kept..], SINGLE);
+                    }
                     if kept < numbers.len() {
                         self.make_room(&on, pageset, SINGLE, list);
                         let rest = &numbers[kept..];
@@ -193,10 +193,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         if zone.maps().is_some() {
             return self.free_past_lists(zone, numbers, SINGLE);
         }
+        ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
         guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
         guard.note_returned(numbers.len() as u64);

@@ -174,7 +174,7 @@ mod tests {
     use crate::units::NodeId;
 
     fn each_model(run: impl Fn(&PageAllocator<'_, crate::testing::plain::PlainPlatform>)) {
-        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::LINUX_6_12] {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
             let config = Config { model, ..Config::default() };
             let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 8192, &[1]);
             machine.config(config).run(&run);

@@ -200,10 +200,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[inline(never)]
     pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
         let zone = self.zones[zone.0 as usize];
-        ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
         if zone.maps().is_some() {
             return self.free_past_lists(zone, &[zone.frames().number(pfn)], order);
         }
+        ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
         let mut guard = zone.lock_to_move();
         self.platform.touch(zone.published_line(), Access::Write);
         let number = zone.frames().number(pfn);
@@ -291,9 +291,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         if self.has_maps() {
             let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-            return self.each_quota(cpu, has_any, |pageset, quota| {
-                self.drain_quota(cpu, pageset, quota)
-            });
+            return self
+                .each_quota(cpu, has_any, |pageset, quota| self.drain_quota(cpu, pageset, quota));
         }
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
         let drained = self.while_taken(cpu, &wanted, |on| {

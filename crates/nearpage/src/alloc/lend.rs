@@ -6,7 +6,6 @@ use crate::host::Platform;
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, PfnRange, ZoneIndex};
 use crate::zone::Zone;
 
-
 /// A free block that the host has for a while: no request finds it. It goes back to the tail of its list when this is
 /// dropped.
 pub struct LentBlock<'m, P: Platform> {
@@ -47,7 +46,6 @@ impl<P: Platform> Drop for LentBlock<'_, P> {
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-
     /// Takes the first free block of a pageblock or more whose first frame lies in a range of a zone. Memory that nobody
     /// has touched since it came online is not found, since nothing is behind it; nor are blocks that are reserved or
     /// isolated.

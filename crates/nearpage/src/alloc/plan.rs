@@ -22,7 +22,9 @@ use crate::places::zone_maps::KINDS;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
-use crate::units::{NodeIndex, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind};
+use crate::units::{
+    NodeIndex, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
+};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 

@@ -66,6 +66,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // The list gives the last one first: the lowest.
         blocks.reverse();
         let listed = pageset.push_batch(&self.platform, on, list, blocks);
+        quota.pages_listed.add((listed as u64) << order.0);
         let rest = &blocks[listed..];
         self.put_all(maps, pageset.frames(), quota, rest, order);
         quota.give((rest.len() as u64) << order.0);
@@ -96,8 +97,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let swing = self.note_visit(pageset, quota);
         let share = u64::from(swing.refill(trip.order)) << trip.order.0;
         let limits = (trip.flags, trip.kind);
-        let claimed =
-            pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
+        let claimed = pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
         quota.shared_writes.add(1);
         if claimed == 0 {
             return 0;
@@ -160,8 +160,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut block = [0];
         let found = self.take_blocks(maps, zone.frames(), trip, purse.quota(), &mut block) == 1;
         self.after_fallback(zone, purse.quota(), trip.flags);
-        if !found {
-            purse.give(self, zone, pages);
+        match found {
+            true => self.note_given(zone, &purse, 1, trip.order),
+            false => purse.give(self, zone, pages),
         }
         found.then_some(block[0])
     }
@@ -215,10 +216,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let purse = self.purse(zone, maps);
         self.put_all(maps, zone.frames(), purse.quota(), numbers, order);
         purse.give(self, zone, pages);
-        if let Purse::Quota(pageset, quota) = purse {
-            self.platform.touch(quota.line(), Access::Write);
-            quota.pages_put.add(pages);
-            self.give_excess(pageset, quota);
+        match purse {
+            Purse::Quota(pageset, quota) => {
+                self.platform.touch(quota.line(), Access::Write);
+                quota.pages_put.add(pages);
+                self.give_excess(pageset, quota);
+            }
+            Purse::Zone(_) => ZoneEvents::add(&zone.events().direct_free_pages, pages),
         }
     }
 
@@ -301,9 +305,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         self.spill_from_outside(cpu, pageset, quota)?;
         if let Some(maps) = pageset.zone().maps() {
-            quota.places.iter().filter_map(|place| place.at()).for_each(|at| {
-                maps.make_whole(pageset.frames(), at, quota);
-            });
+            quota.places.iter().for_each(|place| maps.leave(pageset.frames(), place, quota));
         }
         Ok(self.give_above(pageset, quota, PageCount(0)))
     }
@@ -323,8 +325,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 let pop = |on: &OnCpu<'_, P>| {
                     pageset.pop_cold(self.platform.storage(), on, list, &mut chunk)
                 };
-                let got =
-                    self.while_taken(cpu, |of| core::ptr::eq(of, pageset), pop)?;
+                let got = self.while_taken(cpu, |of| core::ptr::eq(of, pageset), pop)?;
                 if got == 0 {
                     break;
                 }
@@ -412,7 +413,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             }
         }
-        self.note_given(zone, &purse, got as u64);
+        self.note_given(zone, &purse, got as u64, Order(0));
         got
     }
 
@@ -430,33 +431,35 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return 0;
         }
         let purse = self.purse(zone, maps);
-        let pages = purse.take(self, zone, trip, PAGES, wanted);
         let (frames, word) = (zone.frames(), purse.held_word(zone, trip));
         let mut got = 0;
-        while got < pages
-            && let Some(at) = maps.take_whole(frames, trip.migratetype, purse.quota())
-        {
-            let first = at * PAGES as u32;
-            self.platform.touch(ZoneMaps::map_line(frames, first), Access::Write);
-            frames.hand_out_all(first..first + PAGES as u32, word, &mut out[got as usize..]);
-            got += PAGES;
+        while got < wanted {
+            let end = got + purse.take(self, zone, trip, PAGES, wanted - got);
+            let before = got;
+            while got < end
+                && let Some(at) = maps.take_whole(frames, trip.migratetype, purse.quota())
+            {
+                let first = at * PAGES as u32;
+                self.platform.touch(ZoneMaps::map_line(frames, first), Access::Write);
+                frames.hand_out_all(first..first + PAGES as u32, word, &mut out[got as usize..]);
+                got += PAGES;
+            }
+            purse.give(self, zone, end - got);
+            if got < end || got == before {
+                break;
+            }
         }
-        purse.give(self, zone, pages - got);
-        self.note_given(zone, &purse, got);
+        self.note_given(zone, &purse, got, Order(0));
         got as usize
     }
 
-    fn note_given(&self, zone: &Zone<'m, P>, purse: &Purse<'_, 'm, P>, pages: u64) {
+    fn note_given(&self, zone: &Zone<'m, P>, purse: &Purse<'_, 'm, P>, blocks: u64, order: Order) {
         match purse {
-            Purse::Quota(pageset, _) => pageset.events().given_pages.add(pages),
-            Purse::Zone(_) => {
-                let events = zone.events();
-                ZoneEvents::add(&events.direct_allocs, pages);
-                ZoneEvents::add(&events.direct_alloc_pages, pages);
-                if self.this_node() != zone.node() {
-                    ZoneEvents::add(&events.direct_other, pages);
-                }
+            Purse::Quota(pageset, _) => {
+                pageset.events().given_blocks.add(blocks);
+                pageset.events().given_pages.add(blocks << order.0);
             }
+            Purse::Zone(_) => self.note_direct(zone, blocks, order),
         }
     }
 

@@ -261,7 +261,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<u32> {
         if let Some(maps) = zone.maps() {
             let number = self.take_from_maps(zone, maps, wanted, flags)?;
-            return Some(self.note_taken_directly(zone, wanted, flags, number));
+            self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+            self.wake_above_soft_limit(zone, flags);
+            return Some(number);
         }
         let mut guard = zone.lock_to_take(flags);
         if guard.claim(1, wanted.order) == 0 {
@@ -271,7 +273,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
         guard.note_taken(wanted.order.pages().0);
         drop(guard);
-        Some(self.note_taken_directly(zone, wanted, flags, number))
+        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+        self.note_direct(zone, 1, wanted.order);
+        self.wake_above_soft_limit(zone, flags);
+        Some(number)
     }
 
     /// A block past the lists, under nearpage's own rules: from the reserve first for those that it is for, and last for
@@ -285,29 +290,22 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<u32> {
         let reserved = |rights| {
             let may = flags.intersects(rights);
-            if may { zone.take_reserved(maps, flags, wanted.order) } else { None }
+            let number = if may { zone.take_reserved(maps, flags, wanted.order) } else { None };
+            number.inspect(|_| self.note_direct(zone, 1, wanted.order))
         };
         reserved(AllocFlags::HIGHATOMIC)
             .or_else(|| self.take_past_lists(zone, maps, wanted.trip(flags)))
             .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
     }
 
-    fn note_taken_directly(
-        &self,
-        zone: &Zone<'m, P>,
-        wanted: &Wanted<'_>,
-        flags: AllocFlags,
-        number: u32,
-    ) -> u32 {
-        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+    /// Counts blocks that came straight from a zone.
+    pub(super) fn note_direct(&self, zone: &Zone<'m, P>, blocks: u64, order: Order) {
         let events = zone.events();
-        ZoneEvents::add(&events.direct_allocs, 1);
-        ZoneEvents::add(&events.direct_alloc_pages, wanted.order.pages().0);
+        ZoneEvents::add(&events.direct_allocs, blocks);
+        ZoneEvents::add(&events.direct_alloc_pages, blocks << order.0);
         if self.this_node() != zone.node() {
-            ZoneEvents::add(&events.direct_other, 1);
+            ZoneEvents::add(&events.direct_other, blocks);
         }
-        self.wake_above_soft_limit(zone, flags);
-        number
     }
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.

@@ -14,7 +14,6 @@ use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 /// How far ahead of the block that is freed a batch loads frames into the cache. In random order this
 /// saves a sixth of the time.
 const LOAD_AHEAD: usize = 16;
-const PAGEBLOCK: u32 = frame_count(PAGEBLOCK_ORDER);
 
 impl Buddy {
     /// Gives a block back: merges it and lists it under the type of its pageblock. By their words, its

@@ -108,9 +108,7 @@ fn free_order(frames: ZoneFrames<'_>, number: u32) -> Option<Order> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buddy::{
-        BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable,
-    };
+    use crate::buddy::{BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable};
     use crate::testing::sections::Sections;
     use crate::units::{Pfn, ZoneIndex};
 

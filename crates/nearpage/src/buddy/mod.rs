@@ -38,9 +38,9 @@ mod reserve;
 mod rules;
 mod state;
 mod take;
-mod trim;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use check::BuddyError;
 pub use isolate::Isolated;

@@ -30,10 +30,6 @@ impl Operations {
         self.0 += operations;
     }
 
-    pub fn so_far(self) -> u64 {
-        self.0
-    }
-
     pub fn take(&mut self) -> u64 {
         core::mem::take(self).0
     }

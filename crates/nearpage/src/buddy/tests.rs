@@ -475,8 +475,7 @@ fn recorded_kernels_fall_back_differently() {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
         let frames = table.frames(Pfn(0), ZONE);
-        let mut buddy =
-            Buddy::new(FallbackRules { model, held: HeldMovable::Never });
+        let mut buddy = Buddy::new(FallbackRules { model, held: HeldMovable::Never });
         buddy.online(frames, 0..1024);
         let whole = buddy.alloc(frames, request(10, Movable));
         assert_eq!(whole, Some(0));

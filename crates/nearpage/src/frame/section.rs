@@ -529,13 +529,6 @@ impl<'m> SectionFrames<'m> {
         self.section.pageblock(offset)
     }
 
-    /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
-    #[inline]
-    pub(crate) fn is_pageblock_shared(&self, offset: u32) -> bool {
-        let byte = self.section.pageblock_byte(offset);
-        byte.load(Ordering::Relaxed) & SHARED != 0
-    }
-
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.
     #[inline]
     pub(crate) fn set_pageblock(&self, offset: u32, migratetype: Migratetype) {

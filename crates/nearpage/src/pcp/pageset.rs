@@ -61,7 +61,9 @@ pub(crate) struct PagesetEvents {
     /// Single pages handed out as part of a pageblock, without the first, which its list counts. Exact: who counts them
     /// may have moved to another CPU since they were popped.
     pub bulk_allocs: AtomicU64,
-    /// Single pages handed out past the lists, by who has hold of what the CPU owns.
+    /// Blocks handed out past the lists, by quota.
+    pub given_blocks: OwnedCounter,
+    /// Their pages.
     pub given_pages: OwnedCounter,
     /// Trips to the zone to refill a list.
     pub refills: OwnedCounter,
@@ -503,10 +505,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
         if let Some(quota) = self.quota() {
             totals.count = self.count();
-            totals.freed_pages = totals.freed_pages.wrapping_add(quota.pages_put.get());
-            let given = self.events.given_pages.get();
-            totals.allocs = totals.allocs.wrapping_add(given);
-            totals.alloc_pages = totals.alloc_pages.wrapping_add(given);
+            let past_lists = quota.pages_put.get().wrapping_sub(quota.pages_listed.get());
+            totals.freed_pages = totals.freed_pages.wrapping_add(past_lists);
+            let (blocks, pages) = (&self.events.given_blocks, &self.events.given_pages);
+            totals.allocs = totals.allocs.wrapping_add(blocks.get());
+            totals.alloc_pages = totals.alloc_pages.wrapping_add(pages.get());
         }
         totals
     }
@@ -569,11 +572,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         for list in self.lists() {
             list.set_limit(0);
         }
-    }
-
-    /// Whether the lists take nothing. One alone may have no room, but not the one of homebound pages.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.list(COLD).limit() == 0
     }
 
     /// The most blocks that a list holds where CPUs own pageblocks with maps.

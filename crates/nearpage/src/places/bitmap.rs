@@ -3,7 +3,7 @@
 //! A search reads a word of the second level for 4096 bits. That level is a hint: a word that it misses for a moment is one
 //! into which somebody is about to set the first bit.
 
-use crate::sync::{AtomicU64, Cell64, Ordering};
+use crate::sync::{AtomicU64, Cell64, Ordering, point};
 
 /// Every access that two threads must see in one order: a bit and the hint of its word, set and looked for.
 const ORDER: Ordering = Ordering::SeqCst;
@@ -33,6 +33,7 @@ impl<'m, W: Cell64> Bitmap<'m, W> {
     /// Sets a bit; returns whether it was clear.
     pub fn set(&self, at: u32) -> bool {
         let (word, bit) = place(at);
+        point();
         let old = self.words[word].set(bit, ORDER);
         if old == 0 {
             self.hint(word);
@@ -43,6 +44,7 @@ impl<'m, W: Cell64> Bitmap<'m, W> {
     /// Clears a bit; returns whether it was set.
     pub fn clear(&self, at: u32) -> bool {
         let (word, bit) = place(at);
+        point();
         self.words[word].clear(bit, ORDER) & bit != 0
     }
 

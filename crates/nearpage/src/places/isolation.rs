@@ -23,6 +23,7 @@ impl<P: Platform> Zone<'_, P> {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at - at % PAGES + PAGES);
+            maps.add_pageblock(at / PAGES);
             if frames.is_pageblock_shared(at) {
                 // The words tell whose the pages are.
                 let word = frames.cached(Order(0));

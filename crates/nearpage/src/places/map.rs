@@ -3,7 +3,7 @@
 //! What an AND gives back as set is the caller's; no bit is ever on its way to somebody. A map whose last bit comes is emptied
 //! in one go, and its pageblock is whole: that is one bit elsewhere ([`super::zone_maps`]).
 
-use crate::sync::{AtomicU64, Cell64, Ordering};
+use crate::sync::{AtomicU64, Cell64, Ordering, point};
 
 /// Adds and takes of words, and looks at the others afterwards, must be seen in one order: of two who bring the last pages
 /// of two words, one must see all.
@@ -42,6 +42,7 @@ impl<W: Cell64> Map<'_, W> {
     /// If one of them is there: it was freed twice.
     #[inline]
     pub fn put(self, word: usize, pages: u64) -> Put {
+        point();
         let old = self.0[word].set(pages, ORDER);
         assert!(old & pages == 0, "freed twice");
         match old {
@@ -54,6 +55,7 @@ impl<W: Cell64> Map<'_, W> {
     /// Takes those of some pages of a word that are there.
     #[inline]
     pub fn take(self, word: usize, pages: u64) -> u64 {
+        point();
         self.0[word].clear(pages, ORDER) & pages
     }
 
@@ -72,6 +74,7 @@ impl<W: Cell64> Map<'_, W> {
     /// Takes all pages of some words, or none.
     pub fn take_words(self, words: core::ops::Range<usize>) -> bool {
         for word in words.clone() {
+            point();
             if self.0[word].replace(ALL, 0, ORDER, ORDER).is_err() {
                 (words.start..word).for_each(|taken| {
                     self.0[taken].set(ALL, ORDER);

@@ -30,6 +30,8 @@ pub(crate) struct Quota {
     pub(crate) fell_back: AtomicBool,
     /// Pages that were given back past the lists.
     pub(crate) pages_put: OwnedCounter,
+    /// Pages that refills pushed to lists, which count pushes as frees.
+    pub(crate) pages_listed: OwnedCounter,
     pub(crate) places: [Place; TYPES],
 }
 
@@ -46,6 +48,7 @@ impl Quota {
             shared_writes: OwnedCounter::new(),
             fell_back: AtomicBool::new(false),
             pages_put: OwnedCounter::new(),
+            pages_listed: OwnedCounter::new(),
             places: core::array::from_fn(|_| Place::new(start)),
         }
     }

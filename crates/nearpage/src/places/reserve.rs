@@ -8,9 +8,9 @@ use super::zone_maps::{PAGES, Reach, ZoneMaps};
 use crate::buddy::Force;
 use crate::frame::Migratetype;
 use crate::host::Platform;
-use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
+use crate::units::{Order, PAGEBLOCK_ORDER};
 use crate::watermark::AllocFlags;
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneEvents};
 
 const RESERVE: Migratetype = Migratetype::HighAtomic;
 
@@ -62,6 +62,7 @@ impl<P: Platform> Zone<'_, P> {
         number: u32,
         order: Order,
     ) {
+        ZoneEvents::add(&self.events().direct_free_pages, order.pages().0);
         let guard = self.lock();
         let is_reserved = self.frames().pageblock(number) == RESERVE;
         if is_reserved {
@@ -166,9 +167,7 @@ impl ZoneMaps<'_> {
         &'a self,
         frames: &'a crate::frame::ZoneFrames<'_>,
     ) -> impl Iterator<Item = u32> + 'a {
-        let is_there = |at: &u32| frames.try_map(at * PAGES).is_some();
-        let all = (0..self.pageblocks()).filter(is_there);
-        all.filter(|at| frames.pageblock(at * PAGES) == RESERVE)
+        self.ours().filter(|at| frames.pageblock(at * PAGES) == RESERVE)
     }
 
     /// A block out of a reserved pageblock, the one with the fewest pages that has it; the caller has the zone's lock.
@@ -199,10 +198,8 @@ mod tests {
             let start = zone.span().start;
             assert!(allocator.retype_pageblock(ZoneIndex(0), start, Migratetype::HighAtomic));
             assert_eq!((zone.kept_back(), zone.reserved_pages()), (PageCount(512), PageCount(512)));
-            let pages: std_alloc::vec::Vec<_> = core::iter::from_fn(|| {
-                allocator.alloc(Request::new(Order(0), Gfp::HIGHUSER_MOVABLE)).ok()
-            })
-            .collect();
+            let page = || allocator.alloc(Request::new(Order(0), Gfp::NOWAIT)).ok();
+            let pages: std_alloc::vec::Vec<_> = core::iter::from_fn(page).collect();
             assert!(pages.iter().all(|page| page.0 >= start.0 + 512), "nobody got it");
             let urgent = Request::new(Order(2), Gfp::ATOMIC);
             let block = allocator.alloc(urgent).unwrap();

@@ -4,7 +4,7 @@ use core::ops::{ControlFlow, Range};
 
 use super::bitmap::Bitmap;
 use super::map::{Map, Put};
-use super::quota::Quota;
+use super::quota::{Place, Quota};
 use crate::frame::{FreeMap, Migratetype, Word, ZoneFrames, run_heads};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{ORDERS, Order, PAGEBLOCK_ORDER};
@@ -29,6 +29,8 @@ const STEPS: u32 = 8;
 pub(crate) struct ZoneMaps<'m> {
     whole: Bitmap<'m>,
     some: [Bitmap<'m>; TYPES],
+    /// Pageblocks that have memory of the zone; those between them may be other zones'.
+    ours: Bitmap<'m>,
     pageblocks: u32,
     /// Blocks that came from pageblocks of other types.
     fallbacks: AtomicU64,
@@ -41,7 +43,7 @@ pub(crate) struct ZoneMaps<'m> {
 /// Bits of one kind: words and hints in memory.
 pub(crate) type Bits<'m> = (&'m [AtomicU64], &'m [AtomicU64]);
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 1 + TYPES;
+pub(crate) const KINDS: usize = 2 + TYPES;
 
 /// What a search may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,15 +57,25 @@ pub(crate) enum Reach {
 impl<'m> ZoneMaps<'m> {
     /// No free page of so many pageblocks.
     pub(crate) fn new(pageblocks: u32, bits: [Bits<'m>; KINDS]) -> Self {
-        let [whole, some @ ..] = bits.map(|(words, hints)| Bitmap::new(words, hints));
+        let [whole, ours, some @ ..] = bits.map(|(words, hints)| Bitmap::new(words, hints));
         let (fallbacks, reserved) = (AtomicU64::new(0), AtomicU64::new(0));
         let outside = Quota::new(0, 1, pageblocks);
-        Self { whole, some, pageblocks, fallbacks, reserved, outside }
+        Self { whole, some, ours, pageblocks, fallbacks, reserved, outside }
     }
 
     /// Pageblocks from the zone's first section on.
     pub(crate) fn pageblocks(&self) -> u32 {
         self.pageblocks
+    }
+
+    /// Memory of a pageblock is the zone's.
+    pub(crate) fn add_pageblock(&self, at: u32) {
+        self.ours.set(at);
+    }
+
+    /// The pageblocks that have memory of the zone.
+    pub(crate) fn ours(&self) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(self.ours.next(0), |&at| self.ours.next(at + 1))
     }
 
     /// For threads whose CPU has no quota.
@@ -110,20 +122,12 @@ impl<'m> ZoneMaps<'m> {
 /// For reports: each pageblock as of its own moment.
 impl ZoneMaps<'_> {
     /// Free blocks by type and order. Isolated pages have words that say so, and are in no map.
-    pub(crate) fn free_area(
-        &self,
-        frames: &ZoneFrames<'_>,
-    ) -> [[u32; ORDERS]; Migratetype::COUNT] {
+    pub(crate) fn free_area(&self, frames: &ZoneFrames<'_>) -> [[u32; ORDERS]; Migratetype::COUNT] {
         let mut area = [[0; ORDERS]; Migratetype::COUNT];
-        let mut at = 0;
-        while at < self.pageblocks {
-            let Some(of) = self.type_of(frames, at) else {
-                at += 1;
-                continue;
-            };
-            if self.is_pair(at) {
-                area[of.index()][PAIR.0 as usize] += 1;
-                at += 2;
+        for at in self.ours() {
+            let of = frames.pageblock(at * PAGES);
+            if self.is_pair(at & !1) {
+                area[of.index()][PAIR.0 as usize] += 1 - at % 2;
                 continue;
             }
             let map = self.all_free_in(frames, at, of);
@@ -132,7 +136,6 @@ impl ZoneMaps<'_> {
                     area[of.index()][order.0 as usize] += map.blocks(order);
                 }
             }
-            at += 1;
         }
         area
     }
@@ -145,22 +148,33 @@ impl ZoneMaps<'_> {
         of: Migratetype,
         each: &mut dyn FnMut(u32) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut at = 0;
-        while at < self.pageblocks {
-            let (is_of, is_pair) = (self.type_of(frames, at) == Some(of), self.is_pair(at));
-            if is_of && is_pair && order == PAIR {
-                each(at * PAGES)?;
-            } else if is_of && !is_pair && order < PAIR {
-                let map = self.all_free_in(frames, at, of);
-                map.heads(order).try_for_each(|head| each(at * PAGES + head))?;
+        for at in self.ours().filter(|at| frames.pageblock(at * PAGES) == of) {
+            match self.is_pair(at & !1) {
+                true if order == PAIR && at % 2 == 0 => each(at * PAGES)?,
+                false if order < PAIR => {
+                    let map = self.all_free_in(frames, at, of);
+                    map.heads(order).try_for_each(|head| each(at * PAGES + head))?;
+                }
+                _ => {}
             }
-            at += if is_pair { 2 } else { 1 };
         }
         ControlFlow::Continue(())
     }
 
-    fn type_of(&self, frames: &ZoneFrames<'_>, at: u32) -> Option<Migratetype> {
-        frames.try_map(at * PAGES).map(|_| frames.pageblock(at * PAGES))
+    /// Whether a block of at least this order of pageblocks of a type is free.
+    pub(crate) fn has_block(&self, frames: &ZoneFrames<'_>, order: Order, of: Migratetype) -> bool {
+        if self.whole.next(0).is_some_and(|at| order < PAIR || self.any_pair(at)) {
+            return of.is_mergeable();
+        }
+        if order >= PAGEBLOCK_ORDER {
+            return false;
+        }
+        let mut all = self.ours().filter(|at| frames.pageblock(at * PAGES) == of);
+        all.any(|at| has_block_in(frames, at, order))
+    }
+
+    fn any_pair(&self, from: u32) -> bool {
+        (from & !1..self.pageblocks).step_by(2).any(|at| self.is_pair(at))
     }
 
     fn is_pair(&self, at: u32) -> bool {
@@ -277,13 +291,14 @@ impl ZoneMaps<'_> {
                     break;
                 }
             }
+            self.leave(frames, place, by);
             place.set(self.find_place(frames, &mut by_type, reach, by));
             if place.at().is_none() {
                 break;
             }
         }
         if by_type.of != of {
-            by.places[of.index()].set(None);
+            self.leave(frames, &by.places[of.index()], by);
             self.note_fallback(by);
         }
         got
@@ -313,15 +328,15 @@ impl ZoneMaps<'_> {
         let own = self.sweep_for_block(frames, order, of, by, STEP * STEPS);
         own.or_else(|| {
             let at = self.open_whole(frames, of, by)?;
+            self.leave(frames, place, by);
             place.set(Some(at));
             self.take_block_from(frames, at, order, by)
         })
         .or_else(|| self.sweep_for_block(frames, order, of, by, u32::MAX))
         .or_else(|| {
             let donors = donors(of).iter().filter(|_| reach == Reach::All);
-            let mut found = donors.filter_map(|&donor| {
-                self.sweep_for_block(frames, order, donor, by, u32::MAX)
-            });
+            let mut found = donors
+                .filter_map(|&donor| self.sweep_for_block(frames, order, donor, by, u32::MAX));
             let block = found.next()?;
             self.note_fallback(by);
             Some(block)
@@ -425,8 +440,8 @@ impl ZoneMaps<'_> {
     fn becomes(&self, frames: &ZoneFrames<'_>, at: u32, of: Migratetype, by: &Quota) -> bool {
         by.shared_writes.add(1);
         let before = frames.pageblock(at * PAGES);
-        let is_right =
-            before == of || before.is_mergeable() && frames.change_pageblock(at * PAGES, before, of);
+        let is_right = before == of
+            || before.is_mergeable() && frames.change_pageblock(at * PAGES, before, of);
         if !is_right {
             self.put_whole(at, by);
         }
@@ -446,12 +461,23 @@ impl ZoneMaps<'_> {
         None
     }
 
-    /// Takes a whole pageblock and makes its pages free one by one.
+    /// A CPU takes pages elsewhere from now on: what is left in its place is for all.
+    pub(crate) fn leave(&self, frames: &ZoneFrames<'_>, place: &Place, by: &Quota) {
+        let Some(at) = place.at() else { return };
+        place.set(None);
+        // Whoever brings pages into a word that has some looks for no hint; into an empty one, it sets it.
+        let free = frames.map(at * PAGES).count();
+        if free == PAGES {
+            self.make_whole(frames, at, by);
+        } else if free > 0 {
+            self.note_some(frames, at, by);
+        }
+    }
+
+    /// Takes a whole pageblock and makes its pages free one by one, for who takes them from there: nobody else is told of them.
     fn open_whole(&self, frames: &ZoneFrames<'_>, of: Migratetype, by: &Quota) -> Option<u32> {
         let at = self.take_whole(frames, of, by)?;
         frames.map(at * PAGES).fill();
-        self.some[of.index()].set(at);
-        by.shared_writes.add(1);
         Some(at)
     }
 
@@ -483,7 +509,8 @@ impl ZoneMaps<'_> {
                 if heads == 0 {
                     break;
                 }
-                let (first, block) = (at * PAGES + word as u32 * WORD, run << heads.trailing_zeros());
+                let (first, block) =
+                    (at * PAGES + word as u32 * WORD, run << heads.trailing_zeros());
                 let taken = map.take(word, block);
                 if taken == block {
                     return Some(first + heads.trailing_zeros());
@@ -522,10 +549,14 @@ impl ZoneMaps<'_> {
         if reach == Reach::Own {
             return None;
         }
-        while let Some(donor) = search.next_donor() {
-            if let Some(at) = self.any_of(frames, donor, by) {
+        while let Some((donor, hinted)) = search.next_donor() {
+            let found = match hinted {
+                true => self.any_of(frames, donor, by),
+                false => self.any_at_all(frames, donor),
+            };
+            if found.is_some() {
                 search.of = donor;
-                return Some(at);
+                return found;
             }
         }
         None
@@ -578,6 +609,13 @@ impl ZoneMaps<'_> {
         None
     }
 
+    /// Any pageblock of a type with a free page, places of other CPUs too.
+    #[cold]
+    fn any_at_all(&self, frames: &ZoneFrames<'_>, of: Migratetype) -> Option<u32> {
+        let mut all = self.ours().filter(|at| frames.pageblock(at * PAGES) == of);
+        all.find(|&at| count_in(frames, at) > 0)
+    }
+
     /// The next pageblock that may have pages of a type.
     fn next_of(&self, of: Migratetype, from: u32) -> Option<u32> {
         self.some[of.index()].next(from).filter(|&at| at < self.pageblocks)
@@ -594,7 +632,7 @@ impl ZoneMaps<'_> {
         forgets: bool,
     ) -> u32 {
         let (map, now) = (frames.map(at * PAGES), frames.pageblock(at * PAGES));
-        let free = map.count();
+        let free = count_in(frames, at);
         if now == of && (free > 0 || !forgets) {
             return free;
         }
@@ -604,7 +642,7 @@ impl ZoneMaps<'_> {
         if map.count() > 0 {
             self.note_some(frames, at, by);
         }
-        if now == of { map.count() } else { 0 }
+        if now == of { count_in(frames, at) } else { 0 }
     }
 
     /// Takes a block out of one of the next pageblocks of a type, `most` of them.
@@ -635,16 +673,25 @@ struct TypeSearch {
     wanted: Migratetype,
     /// Of which type they are taken now.
     of: Migratetype,
-    donors: core::slice::Iter<'static, Migratetype>,
+    /// Where to look next: all donors by hints, and then the type itself and all donors without.
+    step: usize,
 }
 
 impl TypeSearch {
     fn new(of: Migratetype) -> Self {
-        Self { wanted: of, of, donors: donors(of).iter() }
+        Self { wanted: of, of, step: 0 }
     }
 
-    fn next_donor(&mut self) -> Option<Migratetype> {
-        self.donors.next().copied()
+    /// The next type to look at, and whether by hints.
+    fn next_donor(&mut self) -> Option<(Migratetype, bool)> {
+        let donors = donors(self.wanted);
+        let (step, hinted) = (self.step, self.step < donors.len());
+        self.step += 1;
+        match step.checked_sub(donors.len()) {
+            None => Some((donors[step], hinted)),
+            Some(0) => Some((self.wanted, false)),
+            Some(more) => Some((*donors.get(more - 1)?, false)),
+        }
     }
 }
 
@@ -679,6 +726,27 @@ fn take_from_map(frames: &ZoneFrames<'_>, at: u32, out: &mut [u32]) -> usize {
     got
 }
 
+/// Whether a block of an order below that of a pageblock is free in a map.
+fn has_block_in(frames: &ZoneFrames<'_>, at: u32, order: Order) -> bool {
+    let map = frames.map(at * PAGES);
+    let word = |word| look(frames, map, at, word);
+    if order <= WORD_ORDER {
+        return (0..WORDS).any(|at| run_heads(word(at), order) != 0);
+    }
+    let span = 1 << (order.0 - WORD_ORDER.0);
+    let mut starts = (0..WORDS).step_by(span);
+    starts.any(|first| (first..first + span).all(|at| word(at) == u64::MAX))
+}
+
+/// How many pages of this zone are free in a map.
+fn count_in(frames: &ZoneFrames<'_>, at: u32) -> u32 {
+    let map = frames.map(at * PAGES);
+    if !frames.is_pageblock_shared(at * PAGES) {
+        return map.count();
+    }
+    (0..WORDS).map(|word| look(frames, map, at, word).count_ones()).sum()
+}
+
 /// The lowest bits, `most` of them.
 fn lowest(bits: u64, most: u32) -> u64 {
     let mut some = bits;
@@ -697,5 +765,8 @@ fn look(frames: &ZoneFrames<'_>, map: Map<'_>, at: u32, word: usize) -> u64 {
     }
     let first = at * PAGES + word as u32 * WORD;
     let is_ours = |page: &u32| frames.word(first + page).get().zone() == frames.zone();
-    (0..WORD).filter(|page| free >> page & 1 == 1).filter(is_ours).fold(0, |all, page| all | 1 << page)
+    (0..WORD)
+        .filter(|page| free >> page & 1 == 1)
+        .filter(is_ours)
+        .fold(0, |all, page| all | 1 << page)
 }

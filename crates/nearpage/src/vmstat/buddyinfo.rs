@@ -62,7 +62,7 @@ mod tests {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
         machine.model(Model::LINUX_6_18).run(|allocator| {
             // One block of 1024 pages is cut, and 32 pages of it are taken.
-            allocator.alloc(Request::new(Order(5), Gfp::KERNEL)).unwrap();
+            allocator.alloc(Request::new(crate::units::Order(5), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_buddyinfo(&mut text).unwrap();
             let expected = [

@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn vmstat_is_of_all_nodes() {
         let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 8192, &[1]).movable(4096);
-        machine.model(Model::NEARPAGE_0_1).run(|allocator| {
+        machine.model(Model::LINUX_6_18).run(|allocator| {
             allocator.alloc(Request::new(Order(4), Gfp::KERNEL)).unwrap();
             let movable = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(1));
             let pages = [(); 3].map(|()| allocator.alloc(movable).unwrap());

@@ -130,7 +130,7 @@ mod tests {
 
     fn numbers<const N: usize>(line: &str) -> [u64; N] {
         let words: Vec<&str> = line.split_whitespace().collect();
-        array::from_fn(|at| words[words.len() - N + at].parse().unwrap())
+        core::array::from_fn(|at| words[words.len() - N + at].parse().unwrap())
     }
 
     /// Writes a line of a recording anew from its numbers.
@@ -170,7 +170,7 @@ mod tests {
     fn blocks_and_pageblocks_are_those_of_the_zones() {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
         machine.model(Model::LINUX_6_18).run(|allocator| {
-            allocator.alloc(Request::new(Order(8), Gfp::KERNEL)).unwrap();
+            allocator.alloc(Request::new(crate::units::Order(8), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_pagetypeinfo(&mut text).unwrap();
             let lines: Vec<&str> = text.lines().collect();

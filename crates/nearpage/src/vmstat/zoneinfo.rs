@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_zone() {
         TestMachine::new().node(0, 65_536, &[0]).model(Model::LINUX_6_18).run(|allocator| {
-            let pfn = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
-            allocator.free(pfn, Order(0)).unwrap();
+            let pfn = allocator.alloc(Request::new(crate::units::Order(0), Gfp::KERNEL)).unwrap();
+            allocator.free(pfn, crate::units::Order(0)).unwrap();
             let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
             let (count, tuning) = (pageset.count().0, pageset.tuning());
             let mut text = String::new();
