@@ -388,7 +388,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         }
     }
 
-    fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
+    pub(crate) fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
         WatermarkCheck {
             free: self.free_pages(),
             free_high_atomic: self.kept_back(),

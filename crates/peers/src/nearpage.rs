@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use nearpage::{Gfp, Model, Order, Pfn, Request};
+use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::internals::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder, StorageInUse};
 

@@ -171,8 +171,12 @@ fn the_thread_works_where_the_watermark_refuses() {
         }
         assert!(free > low, "{free} pages are free, low is {low}");
         let left = free.0 - low.0;
-        let order = Order((63 - left.leading_zeros()).min(9) as u8);
-        held.push((memory.alloc_frames(Request { order, ..request }).unwrap(), order));
+        // The largest block that there is of what is left.
+        let orders = (0..=(63 - left.leading_zeros()).min(9) as u8).rev().map(Order);
+        let block = { orders }.find_map(|order| {
+            Some((memory.alloc_frames(Request { order, ..request }).ok()?, order))
+        });
+        held.push(block.unwrap());
     }
     assert_eq!(cache.asked.load(Ordering::Relaxed), 0);
     // No page is taken above the mark, and the thread is woken.

@@ -305,7 +305,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         self.spill_from_outside(cpu, pageset, quota)?;
         if let Some(maps) = pageset.zone().maps() {
-            quota.places.iter().for_each(|place| maps.leave(pageset.frames(), place, quota));
+            for by in [quota, maps.outside()] {
+                by.places.iter().for_each(|place| maps.leave(pageset.frames(), place, by));
+            }
         }
         Ok(self.give_above(pageset, quota, PageCount(0)))
     }

@@ -11,7 +11,7 @@ use super::zone_maps::{PAGES, ZoneMaps, isolated_in};
 use crate::buddy::Isolated;
 use crate::frame::{FreeMap, Migratetype, Word, ZoneFrames};
 use crate::host::Platform;
-use crate::units::{Order, PAGEBLOCK_ORDER};
+use crate::units::Order;
 use crate::zone::Zone;
 
 const WORD: u32 = u64::BITS;
@@ -147,7 +147,7 @@ impl<P: Platform> Zone<'_, P> {
 
     /// Ends what [`lend_pageblock`](Self::lend_pageblock) began.
     pub(crate) fn lent_pageblock_is_back(&self, maps: &ZoneMaps<'_>, number: u32) {
-        maps.put_block(self.frames(), number, PAGEBLOCK_ORDER, maps.outside());
+        maps.put_whole(number / PAGES, maps.outside());
         self.release_pages(PAGES.into());
     }
 }

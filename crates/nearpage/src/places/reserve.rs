@@ -115,16 +115,18 @@ impl<P: Platform> Zone<'_, P> {
         if [before, of].contains(&Migratetype::Isolate) || frames.is_pageblock_shared(number) {
             return false;
         }
-        if before == RESERVE {
-            self.end_reserve(maps, at, of);
+        if before == of {
+            return true;
         }
         if of == RESERVE {
-            maps.open(frames, at);
-            let free = frames.map(at * PAGES).count();
-            if !self.keep_back(free.into()) {
+            if !self.keep_back(maps.free_in(frames, at).count().into()) {
                 return false;
             }
+            maps.open(frames, at);
             maps.set_reserved(maps.reserved() + u64::from(PAGES));
+        }
+        if before == RESERVE {
+            self.end_reserve(maps, at, of);
         }
         frames.set_pageblock(number, of);
         maps.note_some(frames, at, maps.outside());

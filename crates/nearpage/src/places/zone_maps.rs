@@ -63,11 +63,6 @@ impl<'m> ZoneMaps<'m> {
         Self { whole, some, ours, pageblocks, fallbacks, reserved, outside }
     }
 
-    /// Pageblocks from the zone's first section on.
-    pub(crate) fn pageblocks(&self) -> u32 {
-        self.pageblocks
-    }
-
     /// Memory of a pageblock is the zone's.
     pub(crate) fn add_pageblock(&self, at: u32) {
         self.ours.set(at);
@@ -215,8 +210,11 @@ impl ZoneMaps<'_> {
     /// Makes a block free.
     pub(crate) fn put_block(&self, frames: &ZoneFrames<'_>, number: u32, order: Order, by: &Quota) {
         if order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number) {
-            let pageblocks = 1 << (order.0 - PAGEBLOCK_ORDER.0);
-            (0..pageblocks).for_each(|more| self.put_whole(number / PAGES + more, by));
+            for at in number / PAGES..(number + order.pages().0 as u32) / PAGES {
+                // Whoever trims looks at the words of each pageblock.
+                frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
+                self.put_whole(at, by);
+            }
             return;
         }
         self.put_run(frames, number, order.pages().0 as u32, by);
@@ -340,6 +338,15 @@ impl ZoneMaps<'_> {
             let block = found.next()?;
             self.note_fallback(by);
             Some(block)
+        })
+        .or_else(|| {
+            // Whatever hints and places of other CPUs hide.
+            let donors = donors(of).iter().filter(|_| reach == Reach::All);
+            let mut types = core::iter::once(&of).chain(donors);
+            types.find_map(|&of| {
+                let mut all = self.ours().filter(|at| frames.pageblock(at * PAGES) == of);
+                all.find_map(|at| self.take_block_from(frames, at, order, by))
+            })
         })
     }
 
@@ -706,6 +713,7 @@ const fn donors(of: Migratetype) -> &'static [Migratetype] {
 }
 
 /// Takes pages from a map until `out` is full; returns how many.
+#[inline]
 fn take_from_map(frames: &ZoneFrames<'_>, at: u32, out: &mut [u32]) -> usize {
     let (map, mut got) = (frames.map(at * PAGES), 0);
     for word in 0..WORDS {
@@ -713,9 +721,15 @@ fn take_from_map(frames: &ZoneFrames<'_>, at: u32, out: &mut [u32]) -> usize {
         if wanted == 0 {
             continue;
         }
-        let mut taken = map.take(word, wanted);
+        let (first, mut taken) = (at * PAGES + word as u32 * WORD, map.take(word, wanted));
+        if taken == u64::MAX {
+            let numbers = first..first + WORD;
+            { &mut out[got..] }.iter_mut().zip(numbers).for_each(|(slot, number)| *slot = number);
+            got += WORD as usize;
+            taken = 0;
+        }
         while taken != 0 {
-            out[got] = at * PAGES + word as u32 * WORD + taken.trailing_zeros();
+            out[got] = first + taken.trailing_zeros();
             taken &= taken - 1;
             got += 1;
         }

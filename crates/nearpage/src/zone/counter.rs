@@ -29,15 +29,18 @@ impl FreeCounter {
         self.0.store(pages.0 | kept_back.0 << KEPT_SHIFT, Ordering::Relaxed);
     }
 
-    /// Takes up to `most` pages that are above `floor` and not kept back, or exactly `least` whatever the floor; 0 if there
-    /// are not so many.
-    fn claim(&self, least: u64, most: u64, floor: u64) -> u64 {
+    /// Takes up to `most` pages that are not kept back and above `floor`, or exactly `least` above `last`; 0 if there are not
+    /// so many. `counts_kept`: what is kept back counts for `last`.
+    fn claim(&self, (least, most): (u64, u64), floor: u64, last: u64, counts_kept: bool) -> u64 {
         let mut claimed = 0;
         let claim = |word: u64| {
-            let spare = (word & PAGES_MASK).saturating_sub(word >> KEPT_SHIFT);
+            let (pages, kept) = (word & PAGES_MASK, word >> KEPT_SHIFT);
+            let spare = pages.saturating_sub(kept);
             claimed = most.min(spare.saturating_sub(floor));
             if claimed < least {
-                claimed = if spare >= least { least } else { 0 };
+                let counted = if counts_kept { pages } else { spare };
+                let may = spare >= least && counted >= least + last;
+                claimed = if may { least } else { 0 };
             }
             (claimed > 0).then(|| word - claimed)
         };
@@ -61,8 +64,9 @@ impl FreeCounter {
 
 /// Under nearpage's own rules.
 impl<P: Platform> Zone<'_, P> {
-    /// Takes pages off the counter, and counts them as out: `least` of them at least, and more only above what `min` and the
-    /// reserves leave, up to `most`. Fewer than `least` are none. The limits of both ledgers hold.
+    /// Takes pages off the counter, and counts them as out: `least` of them if that leaves what the request's rights say, and
+    /// more only above what `min` and the reserves leave, up to `most`. Fewer than `least` are none. The limits of both ledgers
+    /// hold. So a mark holds to the page, however many ask at once.
     pub(crate) fn claim_pages(
         &self,
         platform: &P,
@@ -76,7 +80,12 @@ impl<P: Platform> Zone<'_, P> {
         }
         platform.touch(self.published_line(), Access::Atomic);
         let floor = self.marks().min.0 + self.reserve(kind).0;
-        let claimed = self.published.free.claim(least, allowed, floor);
+        let last = match flags.contains(AllocFlags::NO_WATERMARKS) {
+            true => 0,
+            false => self.check(Order(0), flags, kind).left_free().0,
+        };
+        let counts_kept = flags.intersects(AllocFlags::RESERVES);
+        let claimed = self.published.free.claim((least, allowed), floor, last, counts_kept);
         self.published.acquisitions.add_atomically(1);
         self.sub_in_ledgers(allowed - claimed);
         self.publish_headroom();
@@ -125,7 +134,7 @@ impl<P: Platform> Zone<'_, P> {
 
     /// Takes free pages out of the zone, for isolation: nobody has them then, and no ledger changes. All, or none.
     pub(crate) fn capture_pages(&self, pages: u64) -> bool {
-        let captured = self.published.free.claim(pages, pages, 0) == pages;
+        let captured = self.published.free.claim((pages, pages), 0, 0, false) == pages;
         self.publish_headroom();
         captured
     }

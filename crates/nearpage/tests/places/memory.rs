@@ -143,6 +143,15 @@ impl Play<'_, '_> {
         let pfn = self.any_frame();
         let Some(zone) = self.naive.zone_of(pfn) else { return Ok(()) };
         let of = self.random.one_of(&Migratetype::ALL[..4]);
+        let start = Pfn(pfn.0 - pfn.0 % PAGEBLOCK);
+        let pageblock = PfnRange { start, end: start + PageCount(PAGEBLOCK) };
+        if of == Migratetype::HighAtomic {
+            // The reserve is of pageblocks that were whole.
+            self.allocator.drain_all().map_err(|error| error.to_string())?;
+            if self.naive.first_but(pageblock, Page::Free).is_some() {
+                return Ok(());
+            }
+        }
         self.now("retype_pageblock", format_args!("{pfn}, {}", of.name()));
         let free = self.allocator.zones()[zone].free_pages();
         self.allocator.retype_pageblock(ZoneIndex(zone as u16), pfn, of);

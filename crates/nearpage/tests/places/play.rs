@@ -355,7 +355,8 @@ impl<'a, 'm> Play<'a, 'm> {
         let is_right = match error {
             AllocError::OutOfMemory { .. } | AllocError::LimitReached { .. } => {
                 *self.tally.entry("requests that nobody had pages for").or_default() += 1;
-                return refusal_is_right(self.allocator, &zones, request);
+                return refusal_is_right(self.allocator, &zones, request)
+                    .map_err(|wrong| format!("{error}: {wrong}"));
             }
             AllocError::OrderTooLarge { .. } => request.order > Order::MAX,
             AllocError::BadFlags { .. } => gfp.zone_kind().is_none() || gfp.migratetype().is_none(),

@@ -111,7 +111,10 @@ impl Before {
     pub fn check<P: Platform>(&self, allocator: &PageAllocator<'_, P>) -> Result<(), Wrong> {
         for (zone, &least) in allocator.zones().iter().zip(&self.least_free) {
             let (number, left) = (zone.index().0, spare(zone));
-            holds(left >= least, || format!("zone {number} has {left} free, less than {least}"))?;
+            holds(left >= least, || {
+                let of = (zone.kind(), zone.managed(), zone.marks());
+                format!("zone {number} has {left} free, less than {least}: {of:?}")
+            })?;
         }
         for &(of, most) in &self.most_out {
             let out = allocator.in_use(of).expect("a known node").0;
