@@ -12,6 +12,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread;
 use nearpage::internals::model;
 use nearpage::platform::{Platform, Storage};
+use nearpage::rules::pagesets::LISTS;
 use nearpage::{
     Config, CpuId, Gfp, Migratetype, Model, OfflineError, Order, PageAllocator, PageCount, Pfn,
     PfnRange, Request,
@@ -22,7 +23,7 @@ use crate::slab::{HonestLocks, Host, LeakyLocks, Locks, run_on};
 use crate::{assert_found, explore};
 
 /// Preemptions in a run.
-const PREEMPTIONS: usize = 2;
+const PREEMPTIONS: usize = 4;
 const SMALL: Order = Order(0);
 const LARGE: Order = Order(9);
 const PAGEBLOCK: u64 = 512;
@@ -172,7 +173,7 @@ fn take_range<K: Locks>(pages: &Pages<K>, page: Pfn) -> Held {
     }
 }
 
-/// What a CPU keeps does not change while it is stopped, as for a fork.
+/// What is on a CPU's lists does not change while it is stopped, as for a fork. Its quota may.
 fn stop_as_a_fork_does<K: Locks>(pages: &Pages<K>, page: Pfn) -> Held {
     look_twice(pages, true);
     vec![(page, SMALL)]
@@ -185,7 +186,8 @@ fn look_without_a_stop<K: Locks>(pages: &Pages<K>, page: Pfn) -> Held {
 }
 
 fn look_twice<K: Locks>(pages: &Pages<K>, stops: bool) {
-    let kept = || pages.pagesets(CpuId(0)).expect("a CPU")[0].count();
+    let pageset = &pages.pagesets(CpuId(0)).expect("a CPU")[0];
+    let kept = || -> u32 { (0..LISTS).map(|list| pageset.list_counts(list).count).sum() };
     let stillness = pages.stillness();
     let cpu = stillness.cpus().next().expect("a CPU");
     let stopped = cpu.try_stop(pages.platform().storage());
