@@ -292,8 +292,11 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Under nearpage's own rules: a request took pages of another type's pageblocks.
     pub(crate) fn boost_for_fallback(&self, flags: AllocFlags) {
-        if self.raise_boost(1) && flags.contains(AllocFlags::KSWAPD) {
-            self.put(BOOSTED, true);
+        if self.raise_boost(1) {
+            self.publish_headroom();
+            if flags.contains(AllocFlags::KSWAPD) {
+                self.put(BOOSTED, true);
+            }
         }
     }
 

@@ -102,7 +102,8 @@ impl<P: Platform> Zone<'_, P> {
         maps.make_whole(self.frames(), at, maps.outside());
     }
 
-    /// Gives a pageblock another type, to arrange a state; returns whether that can be. The pages that are held keep theirs.
+    /// Gives a pageblock another type, to arrange a state; returns whether that can be. The pages that are held keep theirs: so
+    /// only a whole one becomes part of the reserve.
     pub(crate) fn set_pageblock_type(
         &self,
         maps: &ZoneMaps<'_>,
@@ -119,7 +120,8 @@ impl<P: Platform> Zone<'_, P> {
             return true;
         }
         if of == RESERVE {
-            if !self.keep_back(maps.free_in(frames, at).count().into()) {
+            // What is held has ordinary words, and would not come back here.
+            if !maps.is_whole(at) || !self.keep_back(PAGES.into()) {
                 return false;
             }
             maps.open(frames, at);

@@ -118,7 +118,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     fn publish(&self, buddy: &Buddy) {
         if self.maps().is_some() {
-            return;
+            return self.publish_headroom();
         }
         let free = buddy.free_pages().0;
         let orders = buddy.largest_available_order().map_or(0, |order| order.0 + 1);
