@@ -159,8 +159,8 @@ def bench(
     models: Iterable[str] = (),
     progress: Callable[[int, int], object] | None = None,
 ) -> BenchReport:
-    """Measures what pages cost on this machine's real memory, as ``nearpage bench`` does: ``pairs``, ``random``, ``cross``, ``orders``,
-    ``bulk``, ``tails``, ``fragmentation``, ``order9``, ``zonelist``, ``pagelock``, ``slab``; the usual ones by default.
+    """Measures what pages cost on this machine's real memory, as ``nearpage bench`` does: ``pairs``, ``random``, ``replace``, ``cross``,
+    ``orders``, ``bulk``, ``tails``, ``mixed``, ``fragmentation``, ``order9``, ``zonelist``, ``pagelock``, ``slab``; the usual ones by default.
 
     ``bytes`` is memory a node, ``quick`` shows that it works and measures little. ``progress`` is called with steps of the benchmark
     that is under way.

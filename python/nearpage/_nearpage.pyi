@@ -272,8 +272,9 @@ class Prepared:
         seed: int = 0,
         progress: _Progress = None,
     ) -> dict[str, Any]:
-        """The figures of the second of two passes, as ``nearpage replay rules --json`` names them. Memory does not grow with
-        the trace. Seed 0 is the likely start; others are drawn."""
+        """The figures of the second of two passes, as ``nearpage replay rules --json`` names them; ``first_pass`` has those of the first,
+        which begins with the recorded start, ``rules`` the name of the rules that ``auto`` found. Memory does not grow with the trace.
+        Seed 0 is the likely start; others are drawn."""
 
 @final
 class Profile:
@@ -559,7 +560,7 @@ def machine_facts(report: Report) -> dict[str, int]:
     """The recorded machine: nodes, nodes_with_memory, cpus, memory_bytes, page_bytes."""
 
 def model_version(name: str) -> str:
-    """16 hexadecimal digits that are others when the rules are, or the sources that play them."""
+    """16 hexadecimal digits that are others when the rules are, or the sources that play them. ``auto`` is any of the rules."""
 
 def models() -> list[tuple[str, str]]: ...
 def settings() -> list[tuple[str, str, str]]: ...

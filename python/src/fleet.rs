@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nearpage::Model;
 use nearpage_replay::rules::Prepared as Measured;
 use nearpage_replay::{Replay, Wish};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{document, model};
+use crate::convert::{document, model, model_for};
 use crate::error::{self, Class, failed};
 use crate::guard::long;
 use crate::machine::Machine;
@@ -62,8 +63,10 @@ impl Prepared {
             }
             (None, None) => None,
         };
+        let of_kernel = replay.bundle().recording().kernel.clone();
+        let rules = model_for(model, &of_kernel)?;
         let wish = Wish {
-            model: Some(self::model(model)?),
+            model: Some(rules),
             tunables: tunables(Some(settings))?,
             machine,
             cpus: cpu_rule(map_cpus)?,
@@ -72,8 +75,11 @@ impl Prepared {
         };
         let measured = self.measured.clone();
         let passes = long(py, progress, move |course| measured.measure(&wish, seed, course))?;
-        let [_, second] = passes.map_err(|error| failed(replay.bundle().name(), &error))?;
-        document(py, &second)
+        let [first, second] = passes.map_err(|error| failed(replay.bundle().name(), &error))?;
+        let measured = document(py, &second)?;
+        measured.set_item("first_pass", document(py, &first)?)?;
+        measured.set_item("rules", rules.name)?;
+        Ok(measured)
     }
 }
 
@@ -97,10 +103,14 @@ pub(crate) fn what_if_machine(py: Python<'_>, kind: &str, text: &str) -> PyResul
     }
 }
 
-/// 16 hexadecimal digits that are others when the rules are, or the sources that play them.
+/// 16 hexadecimal digits that are others when the rules are, or the sources that play them. `auto` is any of the rules, and how one
+/// of them is found for a kernel.
 #[pyfunction]
 pub(crate) fn model_version(name: &str) -> PyResult<String> {
-    let rules = format!("{:?}", model(name)?);
+    let rules = match name {
+        "auto" => format!("auto {:?}", Model::ALL),
+        _ => format!("{:?}", model(name)?),
+    };
     // FNV-1a, 64 bits.
     let text = [env!("NEARPAGE_SOURCES"), &rules].concat();
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -13,7 +13,7 @@ use nearpage_bundle::predict::{ModelChoice, Wishes};
 use nearpage_bundle::{Recording, verify as verification};
 use nearpage_linux::Environment;
 use nearpage_machine::work::Observer;
-use nearpage_trace::record::{Control, EventChoice, Output, Recorder, Target};
+use nearpage_trace::record::{Control, EventChoice, Limits, Output, Recorder, Target};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
@@ -287,7 +287,7 @@ pub(crate) fn record<'py>(
     let recorded = long(py, None, move |course| {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let control = Control::new().map_err(|error| said(&error))?;
-        let output = Output::claim(&output).map_err(|error| said(&error))?;
+        let output = Output::claim(&output, None).map_err(|error| said(&error))?;
         let is_done = Arc::new(AtomicBool::new(false));
         let (of_recorder, done) = (control.clone(), is_done.clone());
         thread::scope(|scope| {
@@ -310,7 +310,8 @@ pub(crate) fn record<'py>(
                 Some(program) => Target::Command { command: program, words: command.clone() },
                 None => Target::Machine,
             };
-            let recorder = Recorder { target, events: EventChoice { slab, lock }, duration };
+            let (events, limits) = (EventChoice { slab, lock }, Limits::default());
+            let recorder = Recorder { target, events, duration, limits };
             let recorded = recorder.record(output, &control, &mut |_| ());
             is_done.store(true, Ordering::Relaxed);
             recorded.map_err(|error| said(&error))

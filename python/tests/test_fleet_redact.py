@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import tempfile
 from pathlib import Path
@@ -130,3 +131,27 @@ def test_lines_of_all_tools_are_redacted(line: bytes, expected: bytes | None) ->
         return
     assert redacted is not None and redacted.endswith(expected), redacted
     assert b"load" not in redacted and b"a-1 [0] b" not in redacted and b"payroll" not in redacted
+
+
+def test_addresses_and_names_of_kernels_are_redacted() -> None:
+    """KASLR hides where a kernel is; pointers to pages still tell the same distances."""
+    head = b"load-71 [003] ..... 1.000000: "
+    trace = (
+        b"mm_page_free: page=fffff1c2c5287280 pfn=0x4a1ca order=0",
+        b"nearpage_bulk_done: (f <- g) n=0x2 p0=0xfffff1c2c5287280 p1=0xfffff1c2c52872c0",
+        b"kmalloc: call_site=acme_probe+0x1/0x2 [acme] ptr=ffff9c1234567890 bytes_req=8",
+        b"contention_begin: 0xffffffffa2345678 (flags=SPIN)",
+        b"mm_page_free: page=00000000c5287280 pfn=0x4a1ca order=0",
+    )
+    redactor = Redactor(SALT)
+    text = b"".join(redactor.trace(io.BytesIO(b"\n".join(head + line for line in trace)), "x")).decode()
+    lines = [line.split(": ", 2)[2] for line in text.splitlines()]
+    pages = [0xFFFFEA0000000000 + 64 * pfn for pfn in (0x4A1CA, 0x4A1CB)]
+    assert lines[0] == f"page={pages[0]:016x} pfn=0x4a1ca order=0"
+    assert lines[1].endswith(f"p0=0x{pages[0]:x} p1=0x{pages[1]:x}")
+    assert lines[4] == "page=00000000c5287280 pfn=0x4a1ca order=0"
+    assert not any(secret in text for secret in ("fffff1c2", "acme", "ffff9c12", "ffffffffa2"))
+    version = redactor.file("before/version", lambda: b"Linux version 6.12.95-acme-prod (jane@x) y\n")
+    assert version is not None and re.fullmatch(rb"Linux version 6\.12\.95-x[0-9a-f]{12}\n", version)
+    iomem = b"00100000-3fffffff : System RAM\n  02000000-02dfffff : Kernel code\n"
+    assert redactor.file("before/iomem", lambda: iomem) == iomem.splitlines(keepends=True)[0]

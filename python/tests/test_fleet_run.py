@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fleet_help import content_of
+from fleet_help import MIXED, content_of, shortened, unpacked, write_tar
 
 import nearpage
 import nearpage.fleet as fleet
@@ -55,6 +56,33 @@ def test_figures_are_those_of_the_comparison(own_store: fleet.Store, small_bundl
         assert own["events"] > 5000 and own["requests"] > 1000 and own["seconds"] > 0
         assert (own["settings"], own["what_if"], own["seed"], own["version"]) == ("{}", "", 0, nearpage.__version__)
     assert table.column("key").to_pylist() == sorted(table.column("key").to_pylist())
+
+
+def test_auto_is_each_recordings_own_kernel(own_store: fleet.Store, tmp_path: Path) -> None:
+    files = unpacked(MIXED)
+    older = {**shortened(files, 6000), "meta.json": files["meta.json"].replace(b"6.12.95+deb12", b"6.1.0-9")}
+    fleet.ingest(own_store, [write_tar(older, tmp_path / "older.tar.zst")])
+    table = fleet.run(fleet.Study(models=["auto", "linux-6.1", "linux-6.12"]), store=own_store)
+    rows = {(row["load"], row["model"]): row for row in table.to_pylist()}
+    for load, own in (("short", "linux-6.12"), ("longer", "linux-6.12"), ("older", "linux-6.1")):
+        auto = rows[load, "auto"]
+        assert auto["rules"] == own == rows[load, own]["rules"]
+        assert {name: auto[name] for name in results.FIGURES} == {name: rows[load, own][name] for name in results.FIGURES}
+    assert rows["older", "auto"]["first_holds"] != rows["short", "auto"]["first_holds"]
+
+
+def test_passes_are_told_apart_and_rows_say_where_they_come_from(own_store: fleet.Store, small_bundles: list[Path]) -> None:
+    table = fleet.run(fleet.Study(models=["linux-6.18"], seeds=[0, 7]), store=own_store)
+    first = {row["bundle"]: row for row in nearpage.compare_rules(small_bundles, []).to_dict()["first_pass"]}
+    for row in table.to_pylist():
+        assert row["start"] == ("likely" if row["seed"] == 0 else "drawn")
+        assert (row["first_holds"] == first[row["load"]]["holds"]) == (row["seed"] == 0) and row["first_holds"] != row["holds"]
+        own = nearpage.Bundle.open(next(path for path in small_bundles if path.name.startswith(row["load"]))).replay()
+        assert row["fidelity"] == own.fidelity.percent
+        [refills] = [of for of in own.fidelity.rows.to_dicts() if (of["quantity"], of["where"]) == ("refills", "all")]
+        told = 100 * ((refills["predicted"] + 32) / (refills["recorded"] + 32) - 1)
+        assert row["error_percent_holds_refill"] == pytest.approx(told)
+        assert "error_percent_whole_mean" not in row, "no kernel logs it"
 
 
 def test_another_machine_and_other_starts_are_other_keys(own_store: fleet.Store) -> None:
@@ -152,6 +180,63 @@ def test_every_executor_gives_the_same_bytes(kind: str, own_store: fleet.Store, 
             table = fleet.run(STUDY, store=own_store, executor=executor)
     assert table.num_rows == 8
     assert content_of(own_store) == undisturbed
+
+
+class SlowFiles:
+    """Objects that are far away: each call takes a while, and threads take turns in it."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
+        if not callable(found):
+            return found
+
+        draws = random.Random(threading.get_ident())
+
+        def slowly(*arguments: Any) -> Any:
+            time.sleep(draws.random() / 100)
+            return found(*arguments)
+
+        return slowly
+
+
+def slow_store(store: fleet.Store) -> fleet.Store:
+    return fleet.Store(SlowFiles(store.files), store.url, {})
+
+
+def test_threads_with_a_slow_store_do_not_mix_loads(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    """Each key has the figures of its own load, however threads take turns in preparing them."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        fleet.run(STUDY, store=slow_store(own_store), executor=pool, chunk=1)
+    assert content_of(own_store) == undisturbed
+
+
+def test_dask_workers_with_threads_are_all_at_work(own_store: fleet.Store, undisturbed: dict[str, str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, n_workers=2, threads_per_worker=4, dashboard_address=None) as client:
+        assert as_executor(client).workers == 8
+        fleet.run(STUDY, store=own_store, executor=client, chunk=1)
+    assert content_of(own_store) == undisturbed
+
+
+def test_the_claim_of_each_thread_beats(own_store: fleet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that take longer than a lease, two in one process: nobody takes them over."""
+    study, beats = fleet.Study(measure="nothing", seeds=range(2), entries=["short"]), dict[str, int]()
+    keys = [task.key for task in own_store.tasks(study)]
+    both = threading.Barrier(2)
+
+    def long(store: fleet.Store, task: fleet.Task, _: measure.Prepared) -> bytes:
+        both.wait(10)
+        time.sleep(1.0)
+        beats[task.key] = json.loads(store.files.read(f"claims/{task.key[:2]}/{task.key}.0"))["beat"]
+        return results.sealed(task, {})
+
+    monkeypatch.setattr(measure, "compute", long)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        fleet.run(study, store=own_store, executor=pool, lease=0.4, chunk=1)
+    assert sorted(beats) == sorted(keys) and min(beats.values()) >= 3, beats
 
 
 def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
 import json
 import os
@@ -25,6 +26,39 @@ import nearpage.fleet as fleet
 from nearpage.fleet import catalogue, cli
 from nearpage.fleet.files import LocalFiles
 from nearpage.fleet.parquet import write_events
+
+
+def test_an_entry_says_whose_it_is(small_bundles: list[Path], tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    fleet.ingest(store, small_bundles[:1], host="h1", service="web", tags={"rack": "7"})
+    [entry] = store.entries().to_pylist()
+    assert (entry["host"], entry["service"], entry["tags"], entry["name"], entry["twin_of"]) == ("h1", "web", '{"rack": "7"}', "q612-n2-mixed", None)
+    assert (str(entry["begin"]), str(entry["end"])) == ("2026-11-21 19:59:05+00:00", "2026-11-21 19:59:16+00:00")
+    assert entry["command"] == "sh /work.sh" and json.loads(entry["sysctls"])["vm.min_free_kbytes"].isdigit()
+    assert json.loads(entry["quantities"])["refills"][1] > 0
+    # What a recording says as something else than a text or a time is not known.
+    folder = write_folder(shortened(unpacked(MIXED), 6000), tmp_path / "odd")
+    meta = json.loads((folder / "meta.json").read_text()) | {"host": ["x"], "start_epoch": -1, "end_epoch": 10**30, "command": 7, "twin_of": {}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    (folder / "before" / "sysctl").write_bytes(b"vm.a = 1 \t 2\nkernel.hostname = x\nvm.b = \xff\n")
+    [one] = fleet.ingest(store, [folder])
+    assert one.hash is not None, one.reason
+    odd = store.entry(one.hash)
+    assert [odd[key] for key in ("host", "begin", "end", "command", "twin_of")] == [None] * 5
+    assert json.loads(odd["sysctls"]) == {"vm.a": "1 2", "vm.b": "\ufffd"}
+
+
+def test_ingest_in_parallel_takes_in_the_same(small_bundles: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "damaged.tar.zst").write_bytes(b"no bundle")
+    paths = [*small_bundles, tmp_path / "damaged.tar.zst"]
+    stores = [fleet.Store.create(tmp_path / name) for name in ("one", "threads", "processes")]
+    told = [fleet.ingest(stores[0], paths)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        told.append(fleet.ingest(stores[1], paths, executor=pool))
+    told.append(fleet.ingest(stores[2], paths, executor=fleet.Processes(2)))
+    assert told[0] == told[1] == told[2] and [one.is_new for one in told[0]] == [True, True, False]
+    for folder in ("catalogue", "entries", "damaged"):
+        assert content_of(stores[0], folder) == content_of(stores[1], folder) == content_of(stores[2], folder) != {}
 
 
 def test_what_is_taken_in_is_there(small_store: fleet.Store, small_bundles: list[Path]) -> None:

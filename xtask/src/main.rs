@@ -1,10 +1,12 @@
 //! Checks and recordings: `cargo xtask COMMAND`.
 
 mod api;
+mod book;
 mod census;
 mod guest;
 mod install;
 mod kernel;
+mod lines;
 mod loom;
 mod miri;
 mod opponents;
@@ -32,12 +34,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Api(api::ApiArgs),
+    Book(book::BookArgs),
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
     Guest(guest::GuestArgs),
     Install(install::InstallArgs),
     Kernel(kernel::KernelArgs),
+    /// Count lines of Rust by package and concern, tests apart: some seconds
+    Lines,
     Loom(loom::LoomArgs),
     /// Run the core's unsafe files and its page locks under Miri: minutes; needs a dated nightly
     Miri,
@@ -54,11 +59,13 @@ enum Command {
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Cli::parse().command {
         Command::Api(arguments) => api::run(&arguments).map_err(Into::into),
+        Command::Book(arguments) => book::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
         Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
         Command::Install(arguments) => install::install(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),
+        Command::Lines => lines::run().map_err(Into::into),
         Command::Loom(arguments) => loom::run(&arguments).map_err(Into::into),
         Command::Miri => miri::run().map_err(Into::into),
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),

@@ -4,13 +4,17 @@
 //! Each load is a pattern with parameters: how many pages move, how often. The worst of each pattern, by the ratio to the bound,
 //! is what counts; its trace stays in `target/opponents`.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
+use fastrand::Rng;
 use serde_json::Value;
 
+/// The random orders are the same each time.
+const SEED: u64 = 44;
 /// The bundle whose machine the loads run on: two nodes with two CPUs each.
 const BUNDLE: &str = "bundles/q612-n2-mixed.tar.zst";
 /// CPUs of the machine.
@@ -110,8 +114,19 @@ fn loads() -> Vec<Load> {
             loads.push(one_way(pages, every_us));
             loads.push(purgers(pages, every_us));
         }
+        for every_us in [1, 8] {
+            loads.push(replacing(pages, every_us));
+        }
+        for period_us in [12_000, 70_000, 300_000] {
+            if period_us > 3 * pages {
+                loads.push(random_frees(pages, period_us));
+            }
+        }
+        loads.push(process_exit(pages));
         loads.push(idle(pages));
     }
+    loads.push(random_frees(50_000, 300_000));
+    loads.push(process_exit(50_000));
     loads
 }
 
@@ -184,6 +199,56 @@ fn purgers(window: u64, every_us: u64) -> Load {
         }
     }
     script.load(format!("purger-{window}-{every_us}us"))
+}
+
+/// A CPU of each node takes pages, and frees them in random order.
+fn random_frees(pages: u64, period_us: u64) -> Load {
+    let mut script = Script::default();
+    let mut rng = Rng::with_seed(SEED);
+    for round in 0..rounds(period_us, 4 * pages) {
+        for (cpu, first) in [(0, 0), (2, FRAMES / 2)] {
+            let us = round * period_us;
+            script.burst(us, cpu, first, pages, TAKE);
+            let mut order: Vec<u64> = (first..first + pages).collect();
+            rng.shuffle(&mut order);
+            for (at, page) in (us + period_us / 2..).zip(order) {
+                script.burst(at, cpu, page, 1, FREE);
+            }
+        }
+    }
+    script.load(format!("random-frees-{pages}-{period_us}us"))
+}
+
+/// A CPU holds pages, and again and again frees one, chosen at random, and takes another one.
+fn replacing(pages: u64, every_us: u64) -> Load {
+    let mut script = Script::default();
+    let mut rng = Rng::with_seed(SEED);
+    script.burst(0, 0, 0, pages, TAKE);
+    let mut held: Vec<u64> = (0..pages).collect();
+    // What is taken is what was freed longest ago, so that pages come back in no order.
+    let mut others: VecDeque<u64> = (pages..2 * pages).collect();
+    for at in 0..((EVENTS_MAX - pages) / 2).min(2_000_000 / every_us) {
+        let us = pages + at * every_us;
+        let page = &mut held[rng.usize(..pages as usize)];
+        script.burst(us, 0, *page, 1, FREE);
+        others.push_back(*page);
+        *page = others.pop_front().expect("there are as many others as pages");
+        script.burst(us, 0, *page, 1, TAKE);
+    }
+    script.load(format!("replacing-{pages}-{every_us}us"))
+}
+
+/// A process fills pages, and exits: its CPU frees all of them at once, the first one first. The next process runs on the other
+/// CPU of the node.
+fn process_exit(pages: u64) -> Load {
+    let period_us = 4 * pages;
+    let mut script = Script::default();
+    for round in 0..rounds(period_us, 2 * pages) {
+        let us = round * period_us;
+        script.burst(us, round % 2, 0, pages, TAKE);
+        script.burst(us + 2 * pages, round % 2, 0, pages, (true, 0));
+    }
+    script.load(format!("process-exit-{pages}"))
 }
 
 /// A CPU frees a burst and goes idle, while another one takes as much, again and again.
@@ -379,6 +444,9 @@ mod tests {
             exits(150, 12_000),
             one_way(300, 50),
             purgers(300, 50),
+            random_frees(300, 12_000),
+            replacing(300, 8),
+            process_exit(300),
             idle(300),
         ];
         for load in loads {
@@ -393,6 +461,35 @@ mod tests {
             let text = trace(&load);
             let lines = text.lines().filter(|line| line.contains("mm_page_")).count();
             assert!(lines == load.events.len() && lines > 500, "{}", load.name);
+        }
+    }
+
+    /// What the loads are called for: frees in no order, and pages of which each is as likely to go.
+    #[test]
+    fn random_loads_are_in_no_order_and_an_exit_is_at_once() {
+        let frees = |load: &Load| {
+            let frees = load.events.iter().filter(|event| event.is_free && event.cpu < 2);
+            frees.map(|event| (event.us, event.page)).collect::<Vec<_>>()
+        };
+        let is_sorted = |load: &Load| frees(load).is_sorted_by_key(|&(_, page)| page);
+        let random = random_frees(300, 12_000);
+        let first: Vec<_> = frees(&random).into_iter().take(300).map(|(_, page)| page).collect();
+        assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), 300, "each page once a round");
+        assert!(!first.is_sorted());
+        let replaced = replacing(300, 8);
+        let pages: BTreeSet<u64> = frees(&replaced).iter().map(|&(_, page)| page).collect();
+        assert!(!is_sorted(&replaced) && pages.len() == 600, "{}", pages.len());
+        let mut held = 0_i64;
+        let counts = replaced.events.iter().map(|event| {
+            held += if event.is_free { -1 } else { 1 };
+            held
+        });
+        assert!(counts.skip(300).all(|held| (299..=300).contains(&held)));
+        let exit = frees(&process_exit(300));
+        assert_eq!(exit.len() % 300, 0);
+        for process in exit.chunks(300) {
+            assert!(process.iter().all(|&(us, _)| us == process[0].0));
+            assert!(process.is_sorted());
         }
     }
 }

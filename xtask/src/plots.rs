@@ -1,6 +1,8 @@
 //! `cargo xtask plots`: the plots of the book, out of the pages that `nearpage lab NAME --report` writes, and
 //! `nearpage replay BUNDLE --bound --report` for bundles of the folder that `NEARPAGE_BUNDLES` names.
 //!
+//! What the command prints goes to `bench/NAME.txt`, and the picture says so: `cargo xtask book` finds pictures that are older.
+//!
 //! A page has each plot as a figure: a caption with the legend, and an SVG. A picture of the book is some of these
 //! figures, one below the other, on white: readers see it under any theme.
 
@@ -101,11 +103,14 @@ fn draw(
 ) -> Result<(), PlotsError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", error))?;
-    let page = report(&root, folder.path(), name, arguments)?;
+    let (page, printed) = report(&root, folder.path(), name, arguments)?;
     let figures = captions
         .iter()
         .map(|&caption| figure(&page, caption).ok_or(PlotsError::NoFigure { name, caption }));
-    let picture = picture(&figures.collect::<Result<Vec<_>, _>>()?);
+    let result = record(&root, file, arguments, &printed)?;
+    let mark = crate::book::mark(file, &result);
+    let picture =
+        picture(&figures.collect::<Result<Vec<_>, _>>()?).replacen('\n', &format!("\n{mark}\n"), 1);
     let path = root.join("docs/src/img").join(format!("{file}.svg"));
     fs::write(&path, picture).map_err(|error| failed(&path.display().to_string(), error))?;
     println!("{file}.svg");
@@ -116,27 +121,55 @@ fn failed(what: &str, error: io::Error) -> PlotsError {
     PlotsError::Io { what: what.to_owned(), error }
 }
 
-/// The page that a command of the program writes.
+/// Keeps what a command printed, with the command and the commit. Its results are the same on every machine.
+fn record(
+    root: &Path,
+    file: &str,
+    arguments: &[&str],
+    printed: &str,
+) -> Result<String, PlotsError> {
+    let commit =
+        Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root).output();
+    let commit = commit.map_err(|error| failed("git", error))?.stdout;
+    let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+    let names = arguments.iter().map(|argument| argument.rsplit('/').next().unwrap_or(argument));
+    let command = names.collect::<Vec<_>>().join(" ");
+    let text = format!(
+        "# nearpage {command}, commit {commit}; a simulation: the same on every machine\n\n{printed}"
+    );
+    let path = root.join("bench").join(format!("{file}.txt"));
+    fs::write(&path, &text).map_err(|error| failed(&path.display().to_string(), error))?;
+    Ok(text)
+}
+
+/// The page that a command of the program writes, and what it prints.
 fn report(
     root: &Path,
     folder: &Path,
     name: &'static str,
     arguments: &[&str],
-) -> Result<String, PlotsError> {
+) -> Result<(String, String), PlotsError> {
     let path: PathBuf = folder.join("page.html");
-    let status = Command::new("cargo")
+    let output = Command::new("cargo")
         .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--"])
         .args(arguments)
         .arg("--report")
         .arg(&path)
         .current_dir(root)
-        .stdout(std::process::Stdio::null())
-        .status()
+        .stderr(std::process::Stdio::inherit())
+        .output()
         .map_err(|error| failed("cargo", error))?;
-    if !status.success() {
+    if !output.status.success() {
         return Err(PlotsError::Failed(name));
     }
-    fs::read_to_string(&path).map_err(|error| failed(&path.display().to_string(), error))
+    let page =
+        fs::read_to_string(&path).map_err(|error| failed(&path.display().to_string(), error))?;
+    // Lines at the left margin may name the file that was replayed by its path.
+    let folder = std::env::var("NEARPAGE_BUNDLES").unwrap_or_default();
+    let printed = String::from_utf8_lossy(&output.stdout)
+        .replace(&folder, "")
+        .replace(&*path.to_string_lossy(), "page.html");
+    Ok((page, printed))
 }
 
 /// One figure of a page.

@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -75,6 +75,11 @@ const STEPS: [Step; 17] = [
         "test -p nearpage-linux --test memory",
     ),
     fuzz("test -p nearpage-cli --test recorded fuzz"),
+    Step {
+        seed: Some("NEARPAGE_FUZZ_SEED"),
+        environment: &[("NEARPAGE_FUZZ_SECONDS", "120")],
+        arguments: "test --release -p nearpage-cli --test recorded hostile",
+    },
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),
     once(&[("NEARPAGE_SEEDS", "12")], "test -p nearpage-linux --lib interrupted"),

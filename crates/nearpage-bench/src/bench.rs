@@ -8,7 +8,7 @@ use nearpage_linux::StorageInUse;
 use crate::field::{Context, Effort, Field};
 use crate::step::Step;
 use crate::work::bulk::SingleLoop;
-use crate::work::{bulk, cross, orders, pagelock, pairs, random, slab};
+use crate::work::{bulk, cross, orders, pagelock, pairs, random, replace, slab};
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,14 +18,18 @@ pub enum Bench {
     Bulk,
     /// A page allocated and freed, again and again.
     Pairs,
-    /// 200000 pages, freed in the best and in a random order.
+    /// 200000 pages, and 2000000, freed in the best and in a random order.
     Random,
+    /// One of 200000 pages that are held, chosen at random, replaced by another.
+    Replace,
     /// Pages allocated on one CPU and freed on another.
     Cross,
     /// Blocks of all orders, allocated and freed again and again.
     Orders,
     /// The slowest of many requests of order 0 and order 9, one by one, in a memory that is four fifths full.
     Tails,
+    /// The same of single pages and blocks of order 9 that come and go side by side.
+    Mixed,
     /// Ranges of 512 pages that stay whole while threads hold pages at random.
     Fragmentation,
     /// The first request of order 9 after many single pages were freed, and what others wait meanwhile.
@@ -40,13 +44,15 @@ pub enum Bench {
 
 impl Bench {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Bench; 11] = [
+    pub const ALL: [Bench; 13] = [
         Bench::Bulk,
         Bench::Pairs,
         Bench::Random,
+        Bench::Replace,
         Bench::Cross,
         Bench::Orders,
         Bench::Tails,
+        Bench::Mixed,
         Bench::Fragmentation,
         Bench::Order9,
         Bench::Zonelist,
@@ -60,9 +66,11 @@ impl Bench {
             Self::Bulk => "bulk",
             Self::Pairs => "pairs",
             Self::Random => "random",
+            Self::Replace => "replace",
             Self::Cross => "cross",
             Self::Orders => "orders",
             Self::Tails => "tails",
+            Self::Mixed => "mixed",
             Self::Fragmentation => "fragmentation",
             Self::Order9 => "order9",
             Self::Zonelist => "zonelist",
@@ -73,29 +81,29 @@ impl Bench {
 
     /// Whether it is measured without being named: it takes seconds, and addresses that most machines have.
     pub fn is_usual(self) -> bool {
-        !matches!(self, Self::Fragmentation | Self::Order9 | Self::Zonelist)
+        !matches!(self, Self::Mixed | Self::Fragmentation | Self::Order9 | Self::Zonelist)
     }
 
     /// Whether it measures other rules beside nearpage's own.
     pub fn compares_models(self) -> bool {
         let has_memories_of_models =
-            matches!(self, Self::Pairs | Self::Random | Self::Cross | Self::Orders);
+            matches!(self, Self::Pairs | Self::Random | Self::Replace | Self::Cross | Self::Orders);
         has_memories_of_models || self.has_one_memory()
     }
 
     /// Whether it has a memory of its own at a time, and none of the field.
     pub(crate) fn has_one_memory(self) -> bool {
-        matches!(self, Self::Tails | Self::Fragmentation | Self::Order9)
+        matches!(self, Self::Tails | Self::Mixed | Self::Fragmentation | Self::Order9)
     }
 
     /// Pages that the benchmark holds at once, at most; where there is no such number, those for which it was made.
     pub(crate) fn pages(self, effort: &Effort, cpus: usize) -> usize {
         match self {
             Self::Bulk => effort.batch_max + 1,
-            Self::Random => effort.fill_pages,
+            Self::Random | Self::Replace => effort.fill_pages,
             Self::Pairs | Self::Cross | Self::Zonelist => 4096,
             Self::Orders => 1024 * cpus,
-            Self::Tails => 16_384,
+            Self::Tails | Self::Mixed => 16_384,
             Self::Order9 => 8192,
             // So many a thread.
             Self::Fragmentation => 2048 * cpus,
@@ -120,12 +128,16 @@ impl Bench {
             Self::Bulk => bulk::steps(context, single_loop),
             Self::Pairs => pairs::steps(context),
             Self::Random => random::steps(context),
+            Self::Replace => replace::steps(context),
             Self::Cross => cross::steps(context),
             Self::Orders => orders::steps(context),
             Self::Pagelock => pagelock::steps(context),
-            Self::Tails | Self::Fragmentation | Self::Order9 | Self::Zonelist | Self::Slab => {
-                Vec::new()
-            }
+            Self::Tails
+            | Self::Mixed
+            | Self::Fragmentation
+            | Self::Order9
+            | Self::Zonelist
+            | Self::Slab => Vec::new(),
         }
     }
 }

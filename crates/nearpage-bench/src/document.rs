@@ -19,6 +19,9 @@ pub struct Document {
     pub schema: u32,
     /// What was measured on.
     pub machine: Machine,
+    /// The clock of single calls, `rdtscp` or `clock`; none without [`Bench::Mixed`](crate::Bench::Mixed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_clock: Option<&'static str>,
     /// Times.
     pub rows: Vec<Row>,
     /// What scans did; none without [`Bench::Zonelist`](crate::Bench::Zonelist).
@@ -33,11 +36,12 @@ impl Document {
     /// A document without figures.
     pub fn of(machine: Machine) -> Self {
         let (rows, scans, fragmentation) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema: SCHEMA, machine, rows, scans, fragmentation }
+        Self { schema: SCHEMA, machine, call_clock: None, rows, scans, fragmentation }
     }
 
     /// Adds what a benchmark came to.
     pub fn add(&mut self, measured: Measured) {
+        self.call_clock = self.call_clock.or(measured.call_clock);
         self.rows.extend(measured.rows);
         self.scans.extend(measured.scans);
         self.fragmentation.extend(measured.fragmentation);

@@ -52,6 +52,23 @@ pub enum BenchError {
         /// Bytes of addresses that this process may reserve.
         allowed: u64,
     },
+    /// There are not enough addresses for a memory that holds so many pages.
+    #[error(
+        "{bench}: a memory that holds {pages} pages reserves {reserved} of addresses, whatever the size of others is, and \
+         `ulimit -v` allows {allowed}, expected a higher limit, shorter rounds, or the other benchmarks alone",
+        reserved = size::format(*reserved),
+        allowed = size::format(*allowed)
+    )]
+    NoAddressesForPages {
+        /// The benchmark.
+        bench: Bench,
+        /// Pages that it holds.
+        pages: usize,
+        /// Bytes of addresses that the memory needs.
+        reserved: u64,
+        /// Bytes of addresses that this process may reserve.
+        allowed: u64,
+    },
     /// There are no such nodes.
     #[error(
         "zonelist: emulated nodes: {error}; all its memories together reserve {reserved} of addresses, whatever the \

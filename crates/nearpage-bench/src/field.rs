@@ -21,10 +21,12 @@ pub struct Effort {
     pub batch: Duration,
     /// How long pages travel in a round, at least.
     pub cross: Duration,
-    /// Pages held by `random`, by all threads together.
+    /// Pages held by `random` and `replace`, by all threads together.
     pub fill_pages: usize,
     /// Calls of each thread in a round of `tails`.
     pub calls: usize,
+    /// Calls of each thread in a round of `mixed`, of which few are of blocks.
+    pub mixed_calls: usize,
     /// Objects held by `slab`.
     pub objects: usize,
     /// The largest batch of `bulk`.
@@ -40,6 +42,7 @@ impl Effort {
         cross: Duration::from_millis(20),
         fill_pages: 200_000,
         calls: 200_000,
+        mixed_calls: 500_000,
         objects: 1_000_000,
         batch_max: 16_384,
     };
@@ -51,6 +54,7 @@ impl Effort {
         cross: Duration::from_millis(3),
         fill_pages: 20_000,
         calls: 20_000,
+        mixed_calls: 50_000,
         objects: 50_000,
         batch_max: 16_384,
     };
@@ -152,12 +156,4 @@ pub struct Context<'a> {
     pub effort: Effort,
     /// By which clock.
     pub clock: Clock,
-}
-
-impl Context<'_> {
-    /// One CPU, and all of them.
-    pub fn thread_counts(&self) -> impl Iterator<Item = usize> + use<> {
-        let all = Some(self.cpus.count()).filter(|&all| all > 1);
-        std::iter::once(1).chain(all)
-    }
 }

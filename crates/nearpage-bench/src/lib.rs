@@ -18,7 +18,7 @@
 //! | [`comparison`] | that table beside this machine's, as a report of the lab |
 //! | [`costs`] | a table of costs of this machine |
 //!
-//! **Cost.** All usual benchmarks in full take some twenty seconds and reserve some 20 GiB of addresses, of which only
+//! **Cost.** All usual benchmarks in full take half a minute and reserve some 20 GiB of addresses, of which only
 //! what is used becomes memory. **Limits.** Linux only. Figures of a busy machine mean little: median, min and max are over rounds
 //! in which all allocators take turns, so that load hits all of them alike.
 #![warn(missing_debug_implementations)]
@@ -26,6 +26,7 @@
 mod addresses;
 mod bench;
 pub mod comparison;
+mod contender;
 pub mod costs;
 mod counts;
 mod document;
@@ -42,11 +43,12 @@ mod seats;
 mod source;
 mod step;
 mod threads;
+mod ticks;
 mod work;
 
 pub use addresses::NoAddresses;
 pub use bench::{Bench, UnknownBench};
-pub use counts::Counts;
+pub use counts::Moves;
 pub use document::Document;
 pub use error::{BenchError, SizeError};
 pub use machine::Machine;
@@ -59,11 +61,23 @@ pub use work::bulk::SingleLoop;
 pub use work::fragmentation::{Fragmentation, Shape};
 pub use work::zonelist::Scans;
 
-/// What sibling crates measure with.
+/// What sibling crates measure with, and the loads for allocators that this crate does not know (`bench/llfree`).
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::contender::{Contender, Rules, Setting};
+    pub use crate::field::Effort;
     pub use crate::machine::cpu_model;
     pub use crate::measure::Clock;
     pub use crate::rows::round_ns;
+    pub use crate::seats::{Seats, seat};
+    pub use crate::source::Source;
+    pub use crate::step::{Ended, Step, run_rounds};
     pub use crate::threads::{Cpus, Gate};
+    pub use crate::ticks::Ticks;
+    pub use crate::work::fragmentation::{Until, measure as fragmentation};
+    pub use crate::work::mixed::step as mixed_step;
+    pub use crate::work::order9::{SIZES as ORDER9_SIZES, step as order9_step};
+    pub use crate::work::random::{LARGE, fresh_steps as random_steps};
+    pub use crate::work::replace::fresh_steps as replace_steps;
+    pub use crate::work::tails::steps as tails_steps;
 }

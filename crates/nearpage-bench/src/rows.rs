@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::counts::Moves;
 use crate::measure::{Clock, Phase, Summary, ns_per_operation, percentiles};
 
 /// What was done.
@@ -27,6 +28,12 @@ pub enum Work {
     FreeLifo,
     /// The same freed in random order.
     FreeRandom,
+    /// One of `n` pages that are held, chosen at random, freed, and one allocated in its place.
+    Replace,
+    /// Blocks of this order allocated among blocks of another, each call timed for itself.
+    MixedAlloc(u8),
+    /// The same freed.
+    MixedFree(u8),
     /// Pages allocated on one CPU and freed on another.
     Cross,
     /// `n` pages allocated one at a time.
@@ -68,7 +75,10 @@ pub enum Work {
 impl Work {
     /// Whether each call is a sample.
     fn times_each_call(self) -> bool {
-        matches!(self, Self::OrderAlloc(_) | Self::OrderFree(_))
+        matches!(
+            self,
+            Self::OrderAlloc(_) | Self::OrderFree(_) | Self::MixedAlloc(_) | Self::MixedFree(_)
+        )
     }
 }
 
@@ -78,12 +88,15 @@ impl fmt::Display for Work {
             Self::OrderPair(order) => return write!(f, "order{order}_pair"),
             Self::OrderAlloc(order) => return write!(f, "order{order}_alloc"),
             Self::OrderFree(order) => return write!(f, "order{order}_free"),
+            Self::MixedAlloc(order) => return write!(f, "mixed_order{order}_alloc"),
+            Self::MixedFree(order) => return write!(f, "mixed_order{order}_free"),
             Self::Order9First => "order9_first",
             Self::Order9Stall => "order9_stall",
             Self::Pair => "pair",
             Self::Fill => "fill",
             Self::FreeLifo => "free_lifo",
             Self::FreeRandom => "free_random",
+            Self::Replace => "replace",
             Self::Cross => "cross",
             Self::SingleAlloc => "single_alloc",
             Self::SingleFree => "single_free",
@@ -135,6 +148,8 @@ pub struct Sample {
     pub ns: f64,
     /// The same, sample by sample within the round; empty where a round is not divided.
     pub samples_ns: Vec<f64>,
+    /// What the allocator counted meanwhile, where it is asked.
+    pub moves: Option<Moves>,
 }
 
 impl Sample {
@@ -142,7 +157,7 @@ impl Sample {
     pub fn of(clock: Clock, key: Key, phases: Vec<Phase>) -> Self {
         let ns = ns_per_operation(clock, &phases);
         let samples_ns = phases.into_iter().flat_map(|phase| phase.samples_ns).collect();
-        Self { key, ns, samples_ns }
+        Self { key, ns, samples_ns, moves: None }
     }
 }
 
@@ -158,14 +173,20 @@ pub struct Row {
     /// The 99th percentile of the samples within all rounds; `None` if rounds are not divided.
     #[serde(rename = "ns_p99", serialize_with = "serialize_p99")]
     pub p99: Option<f64>,
-    /// Beyond it, where each call is a sample: in [`Work::OrderAlloc`] and [`Work::OrderFree`].
+    /// Beside it, where each call is a sample: in [`Work::OrderAlloc`], [`Work::MixedAlloc`] and their frees.
     #[serde(flatten)]
     pub tails: Option<Tails>,
+    /// What the allocator counted in the rounds, if it does.
+    #[serde(flatten)]
+    pub moves: Option<Moves>,
 }
 
-/// The slowest of many calls.
+/// The middle one and the slowest of many calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Tails {
+    /// Nanoseconds that half of the calls do not exceed.
+    #[serde(rename = "ns_p50", serialize_with = "serialize_ns")]
+    pub p50: f64,
     /// Nanoseconds that all calls but one in 1000 do not exceed.
     #[serde(rename = "ns_p999", serialize_with = "serialize_ns")]
     pub p999: f64,
@@ -207,6 +228,7 @@ struct Series {
     rounds_ns: Vec<f64>,
     /// Of all rounds.
     samples_ns: Vec<f64>,
+    moves: Option<Moves>,
 }
 
 /// Collects the samples of all rounds.
@@ -218,7 +240,12 @@ pub struct Samples {
 impl Samples {
     /// Gives a thing its place among the rows.
     pub fn declare(&mut self, key: Key) {
-        self.series.push(Series { key, rounds_ns: Vec::new(), samples_ns: Vec::new() });
+        self.series.push(Series {
+            key,
+            rounds_ns: Vec::new(),
+            samples_ns: Vec::new(),
+            moves: None,
+        });
     }
 
     /// Adds one round of a thing that was declared.
@@ -232,19 +259,24 @@ impl Samples {
         let series = series.expect("each round measures the same things");
         series.rounds_ns.push(sample.ns);
         series.samples_ns.extend(sample.samples_ns);
+        series.moves = match (series.moves, sample.moves) {
+            (Some(before), Some(moves)) => Some(before.and(moves)),
+            (before, moves) => before.or(moves),
+        };
     }
 
     /// The rows that have samples, in the order in which they were declared.
     pub fn rows(&self) -> Vec<Row> {
         let row = |series: &Series| {
             let summary = Summary::of(&series.rounds_ns)?;
-            let percentiles = percentiles(&series.samples_ns, [9900, 9990, 9999]);
-            let tails = percentiles.map(|[_, p999, p9999]| Tails { p999, p9999 });
+            let percentiles = percentiles(&series.samples_ns, [9900, 5000, 9990, 9999]);
+            let tails = percentiles.map(|[_, p50, p999, p9999]| Tails { p50, p999, p9999 });
             Some(Row {
                 key: series.key,
                 summary,
                 p99: percentiles.map(|[p99, ..]| p99),
                 tails: tails.filter(|_| series.key.work.times_each_call()),
+                moves: series.moves,
             })
         };
         self.series.iter().filter_map(row).collect()
@@ -257,7 +289,7 @@ mod tests {
 
     fn sample(work: Work, ns: f64) -> Sample {
         let key = Key { work, allocator: "nearpage", threads: 1, n: 64 };
-        Sample { key, ns, samples_ns: vec![ns * 10.0] }
+        Sample { key, ns, samples_ns: vec![ns * 10.0], moves: None }
     }
 
     #[test]
@@ -296,7 +328,7 @@ mod tests {
         samples.declare(sample(Work::OrderFree(9), 0.0).key);
         samples.add(sample(Work::OrderFree(9), 1.0));
         let json = serde_json::to_string(&samples.rows()).unwrap();
-        let tails = "\"ns_p99\":10.0,\"ns_p999\":10.0,\"ns_p9999\":10.0}]";
+        let tails = "\"ns_p99\":10.0,\"ns_p50\":10.0,\"ns_p999\":10.0,\"ns_p9999\":10.0}]";
         assert!(json.ends_with(tails), "{json}");
     }
 }

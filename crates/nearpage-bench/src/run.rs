@@ -9,7 +9,8 @@ use nearpage_machine::work::Observer;
 
 use crate::addresses::Memories;
 use crate::bench::Bench;
-use crate::counts::Counts;
+use crate::contender::{Rules, Setting};
+use crate::counts::Counters;
 use crate::error::{BenchError, SizeError};
 use crate::field::{Context, Effort, Field};
 use crate::machine::{Conditions, Machine};
@@ -18,10 +19,11 @@ use crate::options::Options;
 use crate::rows::Row;
 use crate::step::{Ended, Step, run_rounds};
 use crate::threads::Cpus;
+use crate::ticks::Ticks;
 use crate::work::bulk::SingleLoop;
 use crate::work::fragmentation::{self, Fragmentation, Shape};
 use crate::work::zonelist::Scans;
-use crate::work::{cross, order9, slab, tails, zonelist};
+use crate::work::{cross, mixed, order9, random, slab, tails, zonelist};
 
 /// Options that make sense on this machine.
 #[derive(Debug)]
@@ -46,8 +48,8 @@ pub struct Run {
 pub struct Measured {
     /// Times.
     pub rows: Vec<Row>,
-    /// What the allocators counted themselves.
-    pub counts: Vec<Counts>,
+    /// The clock of single calls, `rdtscp` or `clock`, in [`Bench::Mixed`].
+    pub call_clock: Option<&'static str>,
     /// What scans did, in [`Bench::Zonelist`].
     pub scans: Vec<Scans>,
     /// What stayed whole, in [`Bench::Fragmentation`].
@@ -85,6 +87,13 @@ impl Run {
         {
             return Err(BenchError::no_addresses_for_nodes(bytes));
         }
+        let reserved = run.large_bytes();
+        if let Some(allowed) = limit.filter(|&bytes| bytes < reserved)
+            && run.benches.contains(&Bench::Random)
+        {
+            let (bench, pages) = (Bench::Random, run.effort.fill_pages * random::LARGE);
+            return Err(BenchError::NoAddressesForPages { bench, pages, reserved, allowed });
+        }
         let memories = run.memories();
         let enough = memories.check(limit);
         enough.map_err(|error| of_size(memories.bytes, SizeError::NoAddresses(error.into())))?;
@@ -106,6 +115,7 @@ impl Run {
         let needed = match bench {
             Bench::Cross => cross::THREADS,
             Bench::Tails => tails::THREADS,
+            Bench::Mixed => mixed::THREADS,
             _ => 1,
         };
         (self.cpus.count() < needed).then_some("it takes two CPUs and this process may use one")
@@ -140,41 +150,91 @@ impl Run {
     ///
     /// [`BenchError`].
     pub fn measure(&self, bench: Bench, observer: &dyn Observer) -> Result<Measured, BenchError> {
-        let rounds = |steps: Vec<Step<'_>>| {
-            run_rounds(&steps, self.effort.rounds, observer).map_err(|ended| match ended {
-                Ended::Step { allocator, error } => BenchError::Step { bench, allocator, error },
-                Ended::Stopped(stopped) => stopped.into(),
-            })
+        let begin: &dyn Fn() -> MemoryBuilder = &|| self.builder();
+        let rules = |&model: &Model| Rules { name: model.name, model, begin };
+        let rules: Vec<Rules<'_>> = self.models.iter().map(rules).collect();
+        let locked: &dyn Fn() -> MemoryBuilder = &|| self.builder().use_rseq(false);
+        let has_sequences = StorageInUse::of_this_process(&self.environment) == StorageInUse::Rseq;
+        let locked = has_sequences.then_some(Rules {
+            name: "nearpage-locked",
+            model: Model::NEARPAGE,
+            begin: locked,
+        });
+        let with_locked: Vec<Rules<'_>> =
+            rules[..1].iter().copied().chain(locked).chain(rules[1..].iter().copied()).collect();
+        let setting = Setting {
+            cpus: &self.cpus,
+            clock: self.clock,
+            effort: self.effort,
+            bytes: self.bytes_per_node,
         };
+        let rounds = |steps| self.rounds(bench, steps, &|_| None, observer);
         match bench {
             Bench::Fragmentation => Ok(Measured {
-                fragmentation: self.fragmentation(observer)?,
+                fragmentation: self.fragmentation(&rules, observer)?,
                 ..Measured::of(Vec::new())
             }),
             Bench::Order9 => {
-                let begin = || self.builder();
-                let sizes = &self.order9_sizes;
-                Ok(Measured::of(rounds(order9::steps(&begin, &self.cpus, &self.models, sizes))?))
+                let of_size = |&bytes| rules.iter().map(move |of| (of, bytes));
+                let all = self.order9_sizes.iter().flat_map(of_size);
+                let steps = all.map(|(rules, bytes)| order9::step(&self.cpus, rules, bytes));
+                Ok(Measured::of(rounds(steps.collect())?))
             }
-            Bench::Tails => Ok(Measured::of(self.tails(rounds)?)),
-            _ => self.measure_field(bench, rounds),
+            Bench::Tails => {
+                let steps = with_locked.iter().flat_map(|rules| tails::steps(setting, rules));
+                Ok(Measured::of(rounds(steps.collect())?))
+            }
+            Bench::Mixed => {
+                let ticks = Ticks::calibrate();
+                let steps = with_locked.iter().map(|rules| mixed::step(setting, ticks, rules));
+                let rows = rounds(steps.collect())?;
+                Ok(Measured { call_clock: Some(ticks.name()), ..Measured::of(rows) })
+            }
+            Bench::Random => {
+                let mut measured = self.measure_field(bench, observer)?;
+                let pages = self.effort.fill_pages * random::LARGE;
+                let setting = Setting { bytes: self.large_bytes(), ..setting };
+                let steps = rules.iter().flat_map(|of| random::fresh_steps(setting, of, pages));
+                measured.rows.extend(rounds(steps.collect())?);
+                Ok(measured)
+            }
+            _ => self.measure_field(bench, observer),
         }
     }
 
-    /// Each experiment up to each row, under all rules.
-    fn fragmentation(&self, observer: &dyn Observer) -> Result<Vec<Fragmentation>, BenchError> {
-        let rows = fragmentation::Row::ALL;
-        let all = (self.shapes.len() * self.models.len() * rows.len()) as u64;
-        let mut measured = Vec::new();
+    /// Does the rounds of a benchmark.
+    fn rounds(
+        &self,
+        bench: Bench,
+        steps: Vec<Step<'_>>,
+        counters: &dyn Fn(&str) -> Option<Counters>,
+        observer: &dyn Observer,
+    ) -> Result<Vec<Row>, BenchError> {
+        let ended = |ended| match ended {
+            Ended::Step { allocator, error } => BenchError::Step { bench, allocator, error },
+            Ended::Stopped(stopped) => stopped.into(),
+        };
+        run_rounds(&steps, self.effort.rounds, counters, observer).map_err(ended)
+    }
+
+    /// Each experiment under all rules.
+    fn fragmentation(
+        &self,
+        rules: &[Rules<'_>],
+        observer: &dyn Observer,
+    ) -> Result<Vec<Fragmentation>, BenchError> {
+        let untils = fragmentation::Until::ALL;
+        let all = (self.shapes.len() * rules.len() * untils.len()) as u64;
+        let (mut measured, mut done) = (Vec::new(), 0);
         for &shape in &self.shapes {
-            for &model in &self.models {
-                for row in rows {
-                    observer.step(measured.len() as u64, all)?;
-                    let counts =
-                        fragmentation::measure(self.builder(), &self.cpus, model, shape, row);
-                    measured.push(counts.map_err(|error| BenchError::Step {
+            for rules in rules {
+                for until in untils {
+                    observer.step(done, all)?;
+                    done += 1;
+                    let counts = fragmentation::measure(&self.cpus, rules, shape, until);
+                    measured.extend(counts.map_err(|error| BenchError::Step {
                         bench: Bench::Fragmentation,
-                        allocator: model.name,
+                        allocator: rules.name,
                         error,
                     })?);
                 }
@@ -184,33 +244,14 @@ impl Run {
         Ok(measured)
     }
 
-    fn tails(
-        &self,
-        rounds: impl FnOnce(Vec<Step<'_>>) -> Result<Vec<Row>, BenchError>,
-    ) -> Result<Vec<Row>, BenchError> {
-        let begin: &dyn Fn() -> MemoryBuilder = &|| self.builder();
-        let locked: &dyn Fn() -> MemoryBuilder = &|| self.builder().use_rseq(false);
-        let mut variants: Vec<_> =
-            self.models.iter().map(|&model| (model.name, model, begin)).collect();
-        if StorageInUse::of_this_process(&self.environment) == StorageInUse::Rseq {
-            variants.insert(1, ("nearpage-locked", Model::NEARPAGE, locked));
-        }
-        let effort = tails::Effort {
-            cpus: &self.cpus,
-            bytes: self.bytes_per_node,
-            calls: self.effort.calls,
-            clock: self.clock,
-        };
-        rounds(tails::steps(effort, &variants))
-    }
-
     /// Measures what allocators of the field do.
-    fn measure_field(
-        &self,
-        bench: Bench,
-        rounds: impl Fn(Vec<Step<'_>>) -> Result<Vec<Row>, BenchError>,
-    ) -> Result<Measured, BenchError> {
+    fn measure_field(&self, bench: Bench, observer: &dyn Observer) -> Result<Measured, BenchError> {
         let field = self.field(self.bytes_per_node)?;
+        let counters = |allocator: &str| {
+            let found = field.memories().find(|(name, _)| *name == allocator);
+            found.map(|(_, memory)| Counters::of(memory))
+        };
+        let rounds = |steps| self.rounds(bench, steps, &counters, observer);
         let context =
             Context { field: &field, cpus: &self.cpus, effort: self.effort, clock: self.clock };
         let refuse = |allocator, misuses| match misuses {
@@ -245,8 +286,7 @@ impl Run {
         for (allocator, memory) in field.memories() {
             refuse(allocator, memory.misuses())?;
         }
-        let counts = field.memories().filter_map(|(name, memory)| Counts::of(name, memory));
-        Ok(Measured { counts: counts.collect(), scans, ..Measured::of(rows) })
+        Ok(Measured { scans, ..Measured::of(rows) })
     }
 
     fn field(&self, bytes: u64) -> Result<Field, BenchError> {
@@ -280,6 +320,11 @@ impl Run {
             _ => None,
         };
         largest.unwrap_or(self.bytes_per_node)
+    }
+
+    /// The size of the memories of [`Bench::Random`] that hold more.
+    fn large_bytes(&self) -> u64 {
+        needed_bytes(self.effort.fill_pages * random::LARGE).max(self.bytes_per_node)
     }
 
     /// The most memories that there are at once.
@@ -326,7 +371,7 @@ impl Run {
 
 impl Measured {
     fn of(rows: Vec<Row>) -> Self {
-        Self { rows, counts: Vec::new(), scans: Vec::new(), fragmentation: Vec::new() }
+        Self { rows, call_clock: None, scans: Vec::new(), fragmentation: Vec::new() }
     }
 }
 

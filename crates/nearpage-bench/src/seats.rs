@@ -30,6 +30,11 @@ impl<'a> Seats<'a> {
         Self { cpus, threads }
     }
 
+    /// How many there are.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// CPUs of this machine that the threads run on.
     pub fn cpus(&self) -> usize {
         self.threads.min(self.cpus.count())
@@ -61,7 +66,20 @@ impl<'a> Seats<'a> {
         &self,
         work: impl Fn(usize, &Gate) -> Result<T, StepError> + Sync,
     ) -> Result<Vec<T>, StepError> {
-        self.cpus.run(self.threads, |thread, gate| {
+        self.run_on(self.threads, work)
+    }
+
+    /// The same on the first of the threads, while nobody has the seats of the others.
+    ///
+    /// # Errors
+    ///
+    /// What [`Cpus::run`] returns.
+    pub fn run_on<T: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize, &Gate) -> Result<T, StepError> + Sync,
+    ) -> Result<Vec<T>, StepError> {
+        self.cpus.run(threads, |thread, gate| {
             SEAT.set(thread as u32);
             work(thread, gate)
         })
@@ -81,7 +99,8 @@ impl<'a> Seats<'a> {
     }
 }
 
-fn seat() -> CpuId {
+/// The CPU that this thread works as: its number among the threads.
+pub fn seat() -> CpuId {
     CpuId(SEAT.get())
 }
 

@@ -10,6 +10,7 @@ use nearpage_linux::internals::BareLists;
 use nearpage_linux::{FRAME_BYTES, Memory};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+use crate::counts::Counters;
 use crate::measure::SAMPLE_OPERATIONS;
 
 /// Pages that benchmarks ask for: as a user's data.
@@ -36,6 +37,16 @@ pub trait Source: Sync {
     fn sample_operations<const ORDER: u8>() -> usize {
         SAMPLE_OPERATIONS
     }
+
+    /// What it has counted, if it counts.
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+
+    /// Frees that it has refused.
+    fn misuses(&self) -> u64 {
+        0
+    }
 }
 
 impl Source for Memory {
@@ -52,6 +63,14 @@ impl Source for Memory {
         // SAFETY: passed on from the caller. A refusal is counted (`Memory::misuses`), and makes the
         // benchmark fail at its end.
         let _ = unsafe { self.free_frames(block, Order(ORDER)) };
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        Some(Counters::of(self))
+    }
+
+    fn misuses(&self) -> u64 {
+        Memory::misuses(self)
     }
 }
 
@@ -72,6 +91,14 @@ impl<S: Source> Source for &S {
 
     fn sample_operations<const ORDER: u8>() -> usize {
         S::sample_operations::<ORDER>()
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        S::counters(self)
+    }
+
+    fn misuses(&self) -> u64 {
+        S::misuses(self)
     }
 }
 

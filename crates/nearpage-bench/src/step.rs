@@ -1,10 +1,11 @@
 //! Steps and rounds: a benchmark is a list of steps, and a round does each of them once.
 
-use std::io;
+use std::{fmt, io};
 
 use nearpage_linux::MemoryError;
 use nearpage_machine::work::{Observer, Stopped};
 
+use crate::counts::Counters;
 use crate::rows::{Row, Sample, Samples};
 
 /// One thing that a benchmark measures, on one allocator.
@@ -13,6 +14,12 @@ pub struct Step<'a> {
     pub allocator: &'static str,
     /// Measures it once.
     pub run: Box<dyn Fn() -> Result<Vec<Sample>, StepError> + 'a>,
+}
+
+impl fmt::Debug for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("allocator", &self.allocator).finish_non_exhaustive()
+    }
 }
 
 /// Why a step could not be done.
@@ -45,8 +52,13 @@ impl From<MemoryError> for StepError {
 /// Why rounds ended early.
 #[derive(Debug)]
 pub enum Ended {
-    /// The step of an allocator could not be done.
-    Step { allocator: &'static str, error: StepError },
+    /// A step could not be done.
+    Step {
+        /// The allocator that was measured.
+        allocator: &'static str,
+        /// Why.
+        error: StepError,
+    },
     /// The observer asked for it.
     Stopped(Stopped),
 }
@@ -59,10 +71,16 @@ impl From<Stopped> for Ended {
 
 /// Does `rounds` rounds, and one before them that does not count: it brings memory and caches in.
 ///
-/// The observer hears of each step before it begins, on this thread: it takes no time from a step.
+/// `counters` reads those of an allocator, by its name: what it counted during a step stands beside times that do not say it
+/// themselves. The observer hears of each step before it begins, on this thread: it takes no time from a step.
+///
+/// # Errors
+///
+/// [`Ended`].
 pub fn run_rounds(
     steps: &[Step<'_>],
     rounds: usize,
+    counters: &dyn Fn(&str) -> Option<Counters>,
     observer: &dyn Observer,
 ) -> Result<Vec<Row>, Ended> {
     let all = ((rounds + 1) * steps.len()) as u64;
@@ -73,8 +91,11 @@ pub fn run_rounds(
         for step in steps.iter().cycle().skip(round % steps.len().max(1)).take(steps.len()) {
             observer.step(done, all)?;
             let allocator = step.allocator;
+            let before = counters(allocator);
             let measured = (step.run)().map_err(|error| Ended::Step { allocator, error })?;
+            let moves = counters(allocator).zip(before).and_then(|(now, then)| now.since(then));
             for sample in measured {
+                let sample = Sample { moves: sample.moves.or(moves), ..sample };
                 match round {
                     0 => samples.declare(sample.key),
                     _ => samples.add(sample),
@@ -108,7 +129,7 @@ mod tests {
                 return Err(StepError::Exhausted);
             }
             let key = Key { work: Work::Pair, allocator, threads: 1, n: 1 };
-            Ok(vec![Sample { key, ns: log.borrow().len() as f64, samples_ns: vec![] }])
+            Ok(vec![Sample { key, ns: log.borrow().len() as f64, samples_ns: vec![], moves: None }])
         };
         Step { allocator, run: Box::new(run) }
     }
@@ -117,7 +138,7 @@ mod tests {
     fn steps_take_turns_and_the_first_round_does_not_count() {
         let log = RefCell::default();
         let steps = [step("a", &log, 0), step("b", &log, 0)];
-        let rows = run_rounds(&steps, 2, &Unwatched).unwrap();
+        let rows = run_rounds(&steps, 2, &|_| None, &Unwatched).unwrap();
         assert_eq!(*log.borrow(), ["a", "b", "b", "a", "a", "b"]);
         let medians: Vec<_> =
             rows.iter().map(|row| (row.key.allocator, row.summary.median)).collect();
@@ -128,11 +149,12 @@ mod tests {
     fn a_step_that_fails_ends_it() {
         let log = RefCell::default();
         let steps = [step("a", &log, 4), step("b", &log, 0)];
-        let Err(Ended::Step { allocator, error }) = run_rounds(&steps, 2, &Unwatched) else {
+        let Err(Ended::Step { allocator, error }) = run_rounds(&steps, 2, &|_| None, &Unwatched)
+        else {
             panic!("the second step of a fails");
         };
         assert_eq!((allocator, error.to_string()), ("a", "there was no page left".into()));
-        assert!(run_rounds(&[], 2, &Unwatched).unwrap().is_empty());
+        assert!(run_rounds(&[], 2, &|_| None, &Unwatched).unwrap().is_empty());
     }
 
     #[test]
@@ -143,7 +165,7 @@ mod tests {
             assert_eq!(all, 6);
             if done < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        assert!(matches!(run_rounds(&steps, 2, &until_3), Err(Ended::Stopped(_))));
+        assert!(matches!(run_rounds(&steps, 2, &|_| None, &until_3), Err(Ended::Stopped(_))));
         assert_eq!(log.borrow().len(), 3);
     }
 }

@@ -42,6 +42,12 @@ impl Cpus {
         &self.0
     }
 
+    /// Numbers of threads that loads have: one, and as many as there are CPUs.
+    pub fn one_and_all(&self) -> impl Iterator<Item = usize> + use<> {
+        let all = Some(self.count()).filter(|&all| all > 1);
+        std::iter::once(1).chain(all)
+    }
+
     /// The largest id.
     pub fn last(&self) -> CpuId {
         *self.0.last().expect("a process runs somewhere")
@@ -151,6 +157,19 @@ impl Gate {
             looks += 1;
             if looks < LOOKS { std::hint::spin_loop() } else { thread::yield_now() }
         }
+    }
+
+    /// Waits until all threads have come here, and then for the first of them, which does `work` while nobody else does
+    /// anything, and has what it returns.
+    pub fn all_wait_for_one<T>(
+        &self,
+        thread: usize,
+        work: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
+        self.wait();
+        let result = if thread == 0 { work() } else { None };
+        self.wait();
+        result
     }
 
     /// Makes nobody wait any more: a thread has given up.

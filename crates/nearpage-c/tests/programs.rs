@@ -127,3 +127,32 @@ fn containers_run() {
 fn calls_answer_as_documented() {
     runs(&C, "tests/calls.c");
 }
+
+/// The blocks of README.md and of the guide, each a program or the lines of one.
+#[test]
+fn what_the_pages_show_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut blocks = 0;
+    for page in ["README.md", "docs/src/guides/c.md"] {
+        let page = std::fs::read_to_string(root().join("../..").join(page)).expect("a page");
+        for (kind, ending, compilers) in [("```c\n", "c", &C[..1]), ("```cpp\n", "cpp", &CPP[..1])]
+        {
+            for block in page.split(kind).skip(1).filter_map(|rest| rest.split("```").next()) {
+                let program = if block.contains("int main") {
+                    block.to_owned()
+                } else {
+                    let header = if ending == "c" { "nearpage.h" } else { "nearpage.hpp" };
+                    let vector = if ending == "c" { "" } else { "#include <vector>\n" };
+                    format!(
+                        "#include <{header}>\n#include <stdio.h>\n{vector}int main() {{\n{block}puts(\"done\");\n}}\n"
+                    )
+                };
+                let path = folder.path().join(format!("block.{ending}"));
+                std::fs::write(&path, program).expect("a file");
+                runs(compilers, path.to_str().expect("a path of text"));
+                blocks += 1;
+            }
+        }
+    }
+    assert_eq!(blocks, 4, "the pages show C and C++ twice");
+}

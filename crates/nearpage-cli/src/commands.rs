@@ -16,6 +16,7 @@ mod progress;
 pub mod record;
 pub mod replay;
 pub mod run;
+mod sudo;
 pub mod top;
 pub mod topo;
 pub mod trace;
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearpage_linux::EnvironmentError;
+use nearpage_machine::escaped;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 
@@ -194,10 +196,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_json = failure::wants_json(&arguments);
     let program = Cli::command().color(terminal::color_of(&arguments));
-    let parsed = program.try_get_matches_from(arguments);
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match parsed(program.clone(), arguments.iter().cloned()) {
         Ok(cli) => cli,
-        Err(error) => return not_parsed(&error, is_json),
+        Err(error) => {
+            // The message quotes arguments, and scripts pass names of strangers' files: it is made anew of escaped ones.
+            let shown = arguments.iter().map(|word| escaped(&word.to_string_lossy()).into_owned());
+            let error = parsed(program, shown.map(OsString::from)).err().unwrap_or(error);
+            return not_parsed(&error, is_json);
+        }
     };
     terminal::set(cli.quiet, cli.color);
     let result = match cli.command {
@@ -230,6 +236,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+fn parsed(
+    program: clap::Command,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&program.try_get_matches_from(arguments)?)
 }
 
 /// Shows help, or what is wrong with the arguments.

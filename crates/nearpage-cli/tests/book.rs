@@ -1,4 +1,4 @@
-//! The commands of the book and of README.md, run as they show them.
+//! The commands of the book and of README.md (out of `docs/README.trycmd`), run as they show them.
 //!
 //! In a block ```` ```console ```` a line that begins with `$` is a command, and what follows is its output; they run in the root of the
 //! repository. The notation is that of `trycmd`: `[..]` stands for any characters of a line, a line of `...` for any lines, `? 1`
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is run.
-const PAGES: [&str; 2] = ["README.md", "docs/src/**/*.md"];
+const PAGES: [&str; 2] = ["docs/README.trycmd", "docs/src/**/*.md"];
 
 fn go_to_root() {
     env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -32,7 +32,7 @@ fn commands_print_what_the_book_shows() {
 fn slow_commands_print_what_the_book_shows_if_asked_for() {
     go_to_root();
     let copies = tempfile::tempdir().unwrap();
-    let mut pages = vec![PathBuf::from("README.md")];
+    let mut pages = vec![PathBuf::from("docs/README.trycmd")];
     collect(Path::new("docs/src"), "md", &mut pages);
     let mut blocks = 0;
     for page in pages {

@@ -15,7 +15,7 @@ Node 0 Normal: 5120*4kB (UM) 2560*8kB (UM) 0*16kB 0*32kB 0*64kB 0*128kB = 40960k
         let explanation = Explanation::of(report?);
         assert_eq!(explanation.verdict.rule, Rule::NoBlock);
         for remedy in explanation.remedies {
-            println!("{:?}: {}", remedy.helps, remedy.text);
+            println!("{:?}: {}", remedy.effect, remedy.text);
         }
     }
     Ok(())

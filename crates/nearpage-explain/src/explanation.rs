@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use nearpage::Gfp;
 
+use crate::cause::{self, Cause};
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
@@ -16,7 +17,9 @@ pub struct Explanation {
     pub report: Report,
     /// Why the request was refused.
     pub verdict: Verdict,
-    /// What would have helped, and what would not.
+    /// What an expert reads first: what decides, then what fills memory, the largest first.
+    pub causes: Vec<Cause>,
+    /// What would have helped, and what would not; what helps first.
     pub remedies: Vec<Remedy>,
     /// What the report does not tell, in words.
     pub unknown: Vec<String>,
@@ -26,9 +29,10 @@ impl Explanation {
     /// Explains a report.
     pub fn of(report: Report) -> Explanation {
         let verdict = Verdict::of(&report);
+        let causes = cause::of(&report, &verdict);
         let remedies = remedy::of(&report, &verdict);
         let unknown = unknown(&report, &verdict);
-        Explanation { report, verdict, remedies, unknown }
+        Explanation { report, verdict, causes, remedies, unknown }
     }
 }
 
@@ -55,10 +59,14 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         "the log has no zones of this report: it was cut, or its messages were dropped",
     );
     say(
-        report.order.is_none() && report.kind == Kind::Oom,
+        report.lacks_head,
+        "the report's first line is not in the log: process, order and flags are not known",
+    );
+    say(
+        report.order.is_none() && report.kind == Kind::Oom && !report.lacks_head,
         "somebody asked for a kill (sysrq), or the order is damaged: no request was refused",
     );
-    let lacks_blocks = || report.zones.iter().map(|zone| zone.blocks.is_empty());
+    let lacks_blocks = || report.zones.iter().map(|zone| !zone.has_all_blocks);
     let lacks_all = has_zones && lacks_blocks().all(|lacks| lacks);
     say(
         lacks_all,
@@ -70,7 +78,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     );
     say(
         report.unreadable.is_empty() && report.zones.iter().any(|zone| zone.is_damaged),
-        "a zone's row breaks off: what the zone would say is not known",
+        "a zone's row breaks off: what is missing is taken for anything that it may be",
     );
     say(
         verdict::hidden_pages(report) > 0 && verdict.confined_by.is_none() && !is_memcg,
@@ -123,12 +131,11 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     );
     // "page order 0, failed to allocate pages"; before 5.13 no reason was told.
     let failed = report.failed.as_deref().unwrap_or("allocate pages");
-    let is_larger = !verdict::is_asked(report);
+    let is_of_addresses = matches!(verdict.rule, Rule::AreaTooLarge | Rule::Addresses);
     let is_of_pages = failed.contains("allocate pages") || failed.ends_with(" bytes");
-    say(is_larger, "the area is larger than all memory, as the first line says: no zone was asked");
     say(
-        !is_larger && !is_of_pages,
-        "vmalloc wanted other than pages (addresses, an area's description, page tables), as the first line says: zones tell nothing of the first two, and page tables are pages of their own",
+        !is_of_addresses && !is_of_pages,
+        "vmalloc wanted other than the area's pages, as the first line says: page tables are pages of their own",
     );
     say(
         verdict.rule == Rule::Passes && is_of_pages,

@@ -15,11 +15,12 @@
 //! |---|---|
 //! | read the reports of a log | [`Reader`], [`Report`] |
 //! | ask which rule refused, zone by zone | [`Verdict`], [`Rule`], [`ZoneVerdict`] |
-//! | ask what would have helped | [`Explanation`], [`Remedy`] |
+//! | show all of it | [`Explanation::head`], [`Explanation::paragraphs`] |
+//! | ask what is behind it, and what would have helped | [`Explanation`], [`Cause`], [`Remedy`] |
 //!
 //! ```text
 //! prefix --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> remedy --> explanation
+//! report --> zones --> verdict --> cause, remedy --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -29,7 +30,9 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod cause;
 mod explanation;
+mod figure;
 mod mode;
 mod open;
 mod piece;
@@ -39,14 +42,18 @@ mod remedy;
 mod report;
 mod rows;
 mod verdict;
+mod words;
 mod zones;
 
+pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
+pub use figure::Figure;
 pub use reader::{ReadError, Reader};
-pub use remedy::{Change, Helps, Remedy};
+pub use remedy::{Change, Effect, Remedy};
 pub use report::{
-    FreeBlocks, Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, Task, UNREADABLE_MOST,
-    Unreadable, Victim, ZoneRow,
+    FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,
+    UNREADABLE_MOST, Unreadable, Victim, ZoneRow,
 };
-pub use verdict::{Confinement, NoProgress, Rule, Verdict, ZoneVerdict};
-pub use zones::Excluded;
+pub use verdict::{Answer, Confinement, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
+pub use words::Paragraph;
+pub use zones::{Excluded, Mark};

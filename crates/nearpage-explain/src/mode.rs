@@ -71,11 +71,11 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     let number = number.trim();
     let bits = u64::from_str_radix(number.strip_prefix("0x").unwrap_or(number), 16);
     // Words say it all, also where somebody hid digits of the number.
-    let bits = if words.is_some() { bits.unwrap_or(0) } else { bits.ok()? };
+    let bits = if words.is_some() { bits.ok() } else { Some(bits.ok()?) };
     let mut mode = Mode { bits, words: words.map(String::from), ..Mode::default() };
     match words {
         Some(words) => words.split('|').for_each(|word| add_word(&mut mode, word.trim())),
-        None => mode.gfp = of_bits(bits, version),
+        None => mode.gfp = of_bits(bits.unwrap_or(0), version),
     }
     Some(mode)
 }
@@ -141,7 +141,7 @@ mod tests {
             Gfp::KERNEL | Gfp::ZERO | Gfp::COMP
         );
         let hidden = parse("0x62****(GFP_HIGHUSER_MOVABLE|__GFP_ZERO)", None).unwrap();
-        assert_eq!((hidden.bits, hidden.gfp), (0, Gfp::HIGHUSER_MOVABLE | Gfp::ZERO));
+        assert_eq!((hidden.bits, hidden.gfp), (None, Gfp::HIGHUSER_MOVABLE | Gfp::ZERO));
         assert!(parse("zz", None).is_none() && parse("", None).is_none());
     }
 }

@@ -4,8 +4,9 @@
 //! others a line belongs to the oldest report that it can belong to: a report has its parts in one order, and no zone
 //! twice.
 
+use crate::figure::Figure;
 use crate::mode;
-use crate::piece::{self, Constraint, Header, Piece};
+use crate::piece::{self, Constraint, Counters, Header, Limited, Piece};
 use crate::report::{
     Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
 };
@@ -37,10 +38,18 @@ pub(crate) struct Open {
     caller: Option<String>,
     part: Part,
     mode: String,
+    /// Whether the nodes of the first line may be those of the cpuset.
+    is_of_cpuset: bool,
+    /// Whether all of a group are ended: each has a line.
+    is_group_kill: bool,
+    /// Whether rows of caches may follow.
+    is_in_caches: bool,
+    /// Whether counters of a group may follow.
+    is_in_stats: bool,
     task_head: Vec<String>,
     /// Whether the last zone's reserve may go on in the next line.
     reserve_open: bool,
-    /// The zone whose blocks came last, until their sum ends them.
+    /// The zone whose blocks came last, until others or their sum end them.
     blocks_of: Option<usize>,
 }
 
@@ -70,6 +79,7 @@ impl Open {
             zones: Vec::new(),
             slab_reclaimable_pages: None,
             slab_unreclaimable_pages: None,
+            free_pages: None,
             ram_pages: None,
             swap_free: None,
             swap_total: None,
@@ -77,19 +87,33 @@ impl Open {
             tasks: Vec::new(),
             tasks_listed: 0,
             victim: None,
+            also_ended: 0,
             slub,
+            largest_cache: None,
             unreadable: Vec::new(),
             is_mixed: false,
+            lacks_head: false,
         };
         Open {
             report,
             caller: caller.map(String::from),
             part: Part::Head,
             mode: header.mode,
+            is_of_cpuset: header.is_of_cpuset,
+            is_group_kill: false,
+            is_in_caches: false,
+            is_in_stats: false,
             task_head: Vec::new(),
             reserve_open: false,
             blocks_of: None,
         }
+    }
+
+    /// A report of which only the end is there: why somebody was ended, or who.
+    pub(crate) fn without_head(line: u64, time: Option<&str>, caller: Option<&str>) -> Open {
+        let mut open = Open::new(Header::default(), line, time, caller);
+        open.report.lacks_head = true;
+        open
     }
 
     pub(crate) fn caller(&self) -> Option<&str> {
@@ -104,20 +128,33 @@ impl Open {
     pub(crate) fn is_complete(&self) -> bool {
         match self.report.kind {
             Kind::Oom => self.part == Part::Victim,
-            Kind::Slub => false,
+            // Which nodes have free objects comes right behind the name of the cache.
+            Kind::Slub => self.report.slub.as_ref().is_some_and(|slub| !slub.cache.is_empty()),
+            Kind::Vmalloc if self.mode.is_empty() => true,
             _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
     }
 
     /// The report as far as it came. `kernel` is the release that the log named last, for reports that name none.
     pub(crate) fn close(mut self, kernel: Option<&str>) -> Report {
-        self.drop_cut_blocks();
+        self.seal_blocks(None);
         if self.report.kernel.is_none() {
             self.report.kernel = kernel.map(String::from);
         }
         let release = self.report.kernel.as_deref().and_then(version);
         self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        self.settle_nodemask(release);
         self.report
+    }
+
+    /// Linux 4.9 and 4.10 print the nodes of the cpuset where there is no policy: they are a policy's if they differ.
+    fn settle_nodemask(&mut self, release: Option<(u32, u32)>) {
+        let report = &mut self.report;
+        let may_be_cpusets = self.is_of_cpuset && release.is_none_or(|release| release < (4, 11));
+        let differs = report.mems_allowed.is_some() && report.mems_allowed != report.nodemask;
+        if may_be_cpusets && !differs {
+            report.nodemask = None;
+        }
     }
 
     /// Takes a piece, if it can belong to this report.
@@ -182,16 +219,7 @@ impl Open {
             Piece::SlubCache(..) | Piece::SlubNode(..) => self.take_slub(piece),
             _ if self.report.kind == Kind::Slub => false,
             Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
-            Piece::Slab(reclaimable, unreclaimable) => {
-                let may = self.report.slab_reclaimable_pages.is_none()
-                    && self.part >= Part::Memory
-                    && self.reach(Part::Memory);
-                if may {
-                    self.report.slab_reclaimable_pages = Some(*reclaimable);
-                    self.report.slab_unreclaimable_pages = Some(*unreclaimable);
-                }
-                may
-            }
+            Piece::Counters(counters) => self.take_counters(*counters),
             Piece::Node(_) | Piece::Zone(_) | Piece::Reserve(_) | Piece::Numbers(_) => {
                 self.take_row(piece)
             }
@@ -201,11 +229,32 @@ impl Open {
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
             | Piece::Total => self.take_total(piece),
-            Piece::MemcgUsage(..) | Piece::MemcgPath(_) => self.take_memcg(piece),
-            Piece::TaskHead(_) | Piece::TaskRow(_) | Piece::Constraint(_) | Piece::Killed(_) => {
-                self.report.kind == Kind::Oom && self.take_end(piece)
+            Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
+                self.take_memcg(piece)
             }
+            Piece::SlabHead | Piece::SlabRow(_) => self.take_cache(piece),
+            Piece::TaskHead(_)
+            | Piece::TaskRow(_)
+            | Piece::Constraint(_)
+            | Piece::GroupKill
+            | Piece::Killed(_) => self.report.kind == Kind::Oom && self.take_end(piece),
         }
+    }
+
+    fn take_counters(&mut self, counters: Counters) -> bool {
+        let report = &self.report;
+        let is_new = (report.free_pages.is_none() || counters.free.is_none())
+            && (report.slab_reclaimable_pages.is_none() || counters.slab_reclaimable.is_none());
+        // Somebody who quotes counters leaves out the line `Mem-Info:`.
+        if !is_new || !self.reach(Part::Memory) {
+            return false;
+        }
+        let report = &mut self.report;
+        report.free_pages = report.free_pages.or(counters.free);
+        report.slab_reclaimable_pages = report.slab_reclaimable_pages.or(counters.slab_reclaimable);
+        report.slab_unreclaimable_pages =
+            report.slab_unreclaimable_pages.or(counters.slab_unreclaimable);
+        true
     }
 
     fn take_who(&mut self, piece: &Piece) -> bool {
@@ -216,7 +265,11 @@ impl Open {
                 self.report.mems_allowed = nodes.clone();
                 true
             }
-            Piece::Cpu(cpu, pid, release) if self.report.pid.is_none() => {
+            Piece::Cpu(cpu, pid, release, name) if self.report.pid.is_none() => {
+                // What stood in front of the name in the first line was no part of it.
+                if name.as_ref().is_some_and(|name| self.report.process.ends_with(name)) {
+                    self.report.process = name.clone().unwrap_or_default();
+                }
                 (self.report.cpu, self.report.pid) = (*cpu, *pid);
                 self.report.kernel = release.clone();
                 true
@@ -247,7 +300,7 @@ impl Open {
             // Kernels print a node before its zones, or all nodes before all zones.
             Piece::Node(row) => {
                 let is_new = report.nodes.iter().all(|other| other.node != row.node);
-                let may = is_new && self.part >= Part::Memory && self.part <= Part::Zones;
+                let may = is_new && self.part <= Part::Zones;
                 if may && report.nodes.len() < NODES_MOST {
                     report.nodes.push(row.clone());
                     self.part = self.part.max(Part::Nodes);
@@ -305,25 +358,32 @@ impl Open {
                 if !self.report.zones[at].blocks.is_empty() || !self.reach(Part::Blocks) {
                     return false;
                 }
-                self.drop_cut_blocks();
+                self.seal_blocks(None);
                 self.report.zones[at].blocks = row.blocks.clone();
-                self.blocks_of = Some(at).filter(|_| !row.is_whole);
+                self.blocks_of = Some(at);
+                if row.ends.is_some() {
+                    self.seal_blocks(row.ends);
+                }
                 true
             }
             Piece::MoreBlocks(text) if self.part == Part::Blocks => {
                 let Some(at) = self.blocks_of else { return false };
                 rows::add_blocks(&mut self.report.zones[at].blocks, text);
-                self.blocks_of = Some(at).filter(|_| !rows::ends_blocks(text));
+                let ends = rows::ends_blocks(text);
+                if ends.is_some() {
+                    self.seal_blocks(ends);
+                }
                 true
             }
             _ => false,
         }
     }
 
-    /// Of a row of blocks that was cut no order is known: what is missing may be any of them.
-    fn drop_cut_blocks(&mut self) {
+    /// The row of blocks that came last is all that comes of it.
+    fn seal_blocks(&mut self, ends: Option<Figure>) {
         if let Some(at) = self.blocks_of.take() {
-            self.report.zones[at].blocks.clear();
+            let zone = &mut self.report.zones[at];
+            zone.has_all_blocks = rows::seal_blocks(&mut zone.blocks, ends);
         }
     }
 
@@ -331,7 +391,7 @@ impl Open {
         if self.part < Part::Zones || !self.reach(Part::Totals) {
             return false;
         }
-        self.drop_cut_blocks();
+        self.seal_blocks(None);
         let report = &mut self.report;
         match piece {
             Piece::Huge(free, all, kib) => {
@@ -354,10 +414,49 @@ impl Open {
         }
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
-            Piece::MemcgUsage(usage, limit) if memcg.limit.is_none() => {
-                (memcg.usage, memcg.limit) = (Some(*usage), Some(*limit))
+            Piece::MemcgLimit(Limited::Memory, limit) if memcg.limit.is_none() => {
+                (memcg.usage, memcg.limit) = (Some(limit.usage), Some(limit.limit));
             }
-            Piece::MemcgPath(path) if memcg.path.is_none() => memcg.path = Some(path.clone()),
+            Piece::MemcgLimit(of, limit) => {
+                let field = match of {
+                    Limited::Memory => return false,
+                    Limited::MemoryAndSwap => &mut memcg.memory_and_swap,
+                    Limited::Swap => &mut memcg.swap,
+                    Limited::Kmem => &mut memcg.kmem,
+                };
+                if field.is_some() {
+                    return false;
+                }
+                *field = Some(*limit);
+            }
+            Piece::MemcgPath(task, group) if memcg.path.is_none() => {
+                (memcg.path, memcg.task) = (Some(group.clone()), task.clone());
+            }
+            Piece::MemcgStats(group, counters) => {
+                // Groups below follow with their own before 4.20: the first is that at its limit.
+                if group.is_none() && !self.is_in_stats || group.is_some() && self.is_in_stats {
+                    return false;
+                }
+                self.is_in_stats = true;
+                if memcg.path.is_none() {
+                    memcg.path = group.clone();
+                }
+                counters.iter().for_each(|(name, kib)| memcg.add(name, *kib));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_cache(&mut self, piece: &Piece) -> bool {
+        match piece {
+            Piece::SlabHead if !self.is_in_caches => self.is_in_caches = true,
+            Piece::SlabRow(cache) if self.is_in_caches => {
+                let largest = self.report.largest_cache.get_or_insert_default();
+                if cache.total > largest.total {
+                    *largest = cache.clone();
+                }
+            }
             _ => return false,
         }
         true
@@ -391,6 +490,16 @@ impl Open {
                 self.take_constraint(constraint);
                 true
             }
+            Piece::GroupKill => {
+                self.is_group_kill = true;
+                true
+            }
+            Piece::Killed(victim) if self.is_group_kill && self.report.victim.is_some() => {
+                // The one that was chosen is ended with the others once more.
+                let is_other = self.report.victim.as_ref().is_some_and(|of| of.pid != victim.pid);
+                self.report.also_ended += u64::from(is_other);
+                true
+            }
             Piece::Killed(victim) => {
                 if self.report.victim.is_some() || !self.reach(Part::Victim) {
                     return false;
@@ -411,7 +520,9 @@ impl Open {
             report.mems_allowed.take().or_else(|| constraint.mems_allowed.clone());
         report.cpuset = report.cpuset.take().or_else(|| constraint.cpuset.clone());
         if let Some(path) = &constraint.memcg {
-            report.memcg.get_or_insert_with(Memcg::default).path = Some(path.clone());
+            let memcg = report.memcg.get_or_insert_with(Memcg::default);
+            memcg.path = Some(path.clone());
+            memcg.task = memcg.task.take().or_else(|| constraint.task_memcg.clone());
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use nearpage_machine::idlist;
 
-use crate::report::{Kind, NodeRow, Task, ZoneRow};
+use crate::report::{Kind, Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
 
+/// Characters of a name that are kept: kernels print 15, and prefixes that nobody knows may stand before them.
+const PROCESS_MOST: usize = 64;
+
 /// The first line of a report.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) process: String,
@@ -14,6 +17,8 @@ pub(crate) struct Header {
     /// As printed: the kernel's version, which says what its bits mean, comes later.
     pub(crate) mode: String,
     pub(crate) nodemask: Option<Vec<u32>>,
+    /// Whether the nodes may be those of the cpuset: Linux 4.9 and 4.10 print them where there is no policy.
+    pub(crate) is_of_cpuset: bool,
     pub(crate) stalled_ms: Option<u64>,
     /// Of vmalloc: what failed.
     pub(crate) failed: Option<String>,
@@ -29,6 +34,24 @@ pub(crate) struct Constraint {
     pub(crate) mems_allowed: Option<Vec<u32>>,
     pub(crate) cpuset: Option<String>,
     pub(crate) memcg: Option<String>,
+    pub(crate) task_memcg: Option<String>,
+}
+
+/// Which of a group's limits a line is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limited {
+    Memory,
+    MemoryAndSwap,
+    Swap,
+    Kmem,
+}
+
+/// Counters of the whole machine, in pages: a line has some of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) free: Option<u64>,
+    pub(crate) slab_reclaimable: Option<u64>,
+    pub(crate) slab_unreclaimable: Option<u64>,
 }
 
 /// A line of a report.
@@ -37,11 +60,11 @@ pub(crate) enum Piece {
     Header(Box<Header>),
     /// Cpuset and its nodes; they stand in the header of newer kernels.
     Cpuset(String, Option<Vec<u32>>),
-    /// CPU, process id, release.
-    Cpu(Option<u32>, Option<u32>, Option<String>),
+    /// CPU, process id, release, name.
+    Cpu(Option<u32>, Option<u32>, Option<String>, Option<String>),
     MemInfo,
-    /// Reclaimable and unreclaimable slab, in pages.
-    Slab(u64, u64),
+    /// Pages of the whole machine.
+    Counters(Counters),
     Node(NodeRow),
     /// With the counters of its node, if it has some.
     Zone(Box<(ZoneRow, NodeRow)>),
@@ -55,8 +78,16 @@ pub(crate) enum Piece {
     SwapTotal(u64),
     Ram(u64),
     Total,
-    MemcgUsage(u64, u64),
-    MemcgPath(String),
+    MemcgLimit(Limited, Limit),
+    /// The task's group, if it is told, and the group at its limit.
+    MemcgPath(Option<String>, String),
+    /// Counters of the group follow, or stand in the line: names and KiB.
+    MemcgStats(Option<String>, Vec<(String, u64)>),
+    /// All of the group are ended.
+    GroupKill,
+    /// Caches of slab that cannot be reclaimed follow.
+    SlabHead,
+    SlabRow(SlabCache),
     TaskHead(Vec<String>),
     TaskRow(Vec<String>),
     Constraint(Box<Constraint>),
@@ -97,41 +128,61 @@ fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
     (!ids.is_empty() && ids.len() <= 1024).then_some(ids)
 }
 
+/// How first lines of reports are told from others.
+const HEADS: [(&str, Kind); 8] = [
+    (": page allocation failure", Kind::Failure),
+    // Of memory that is added: room for the pages' own descriptions.
+    (": vmemmap alloc failure", Kind::Failure),
+    (" invoked oom-killer:", Kind::Oom),
+    (": page allocation stalls for ", Kind::Stall),
+    ("SLUB: Unable to allocate memory on ", Kind::Slub),
+    (": vmalloc error: size ", Kind::Vmalloc),
+    // Before Linux 5.13.
+    (": vmalloc: allocation failure", Kind::Vmalloc),
+    // Addresses ran out: who asked is not told, nor how.
+    ("vmap allocation for size ", Kind::Vmalloc),
+];
+
 fn header(message: &str) -> Option<Header> {
-    const FORMS: [(&str, Kind); 7] = [
-        (": page allocation failure", Kind::Failure),
-        // Of memory that is added: room for the pages' own descriptions.
-        (": vmemmap alloc failure", Kind::Failure),
-        (" invoked oom-killer:", Kind::Oom),
-        (": page allocation stalls for ", Kind::Stall),
-        ("SLUB: Unable to allocate memory on ", Kind::Slub),
-        (": vmalloc error: size ", Kind::Vmalloc),
-        // Before Linux 5.13.
-        (": vmalloc: allocation failure", Kind::Vmalloc),
-    ];
-    let (at, kind, rest) = FORMS.iter().find_map(|&(form, kind)| {
+    let (at, form, kind, rest) = HEADS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
-        Some((at, kind, &message[at + form.len()..]))
+        Some((at, form, kind, &message[at + form.len()..]))
     })?;
-    let mode =
-        [("mode:", Kind::Failure), ("gfp_mask=", Kind::Oom), ("gfp=", Kind::Slub), ("mode:", kind)];
-    let (key, _) = mode.iter().find(|(_, of)| *of == kind)?;
+    let is_vmap = form.starts_with("vmap");
+    let key = match kind {
+        Kind::Oom => "gfp_mask=",
+        Kind::Slub => "gfp=",
+        _ => "mode:",
+    };
     // What has no flags is a sentence about a report, not one.
-    let mode = value(rest, key)?.to_owned();
+    let mode = match value(rest, key) {
+        Some(mode) => mode.to_owned(),
+        None if is_vmap && rest.contains(" failed: ") => String::new(),
+        None => return None,
+    };
     let order = value(rest, "order:").or_else(|| value(rest, "order="));
     let stalled = rest.split_once("ms,").filter(|_| kind == Kind::Stall);
+    let nodemask = nodes(rest, "nodemask=");
     Some(Header {
         kind,
-        process: message[..at].chars().take(64).collect(),
+        process: message[..at].trim_end_matches([':', ' ']).chars().take(PROCESS_MOST).collect(),
         // Areas are made of single pages; only those of large pages say so.
         order: match order {
             Some(order) => order.parse().ok().filter(|&order| order < 64),
             None => (kind == Kind::Vmalloc).then_some(0),
         },
         mode,
-        nodemask: nodes(rest, "nodemask="),
+        is_of_cpuset: match &nodemask {
+            Some(_) => kind == Kind::Oom && !rest.contains(",  order="),
+            None => false,
+        },
+        nodemask,
         stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
-        failed: (kind == Kind::Vmalloc).then(|| failed(rest)).flatten(),
+        failed: match kind {
+            Kind::Vmalloc if is_vmap => Some(message[at..].chars().take(120).collect()),
+            Kind::Vmalloc => failed(rest),
+            _ => None,
+        },
         node: value(rest, "on node ")
             .or_else(|| value(message, "on node "))
             .and_then(|node| node.parse().ok()),
@@ -174,9 +225,17 @@ fn of_memory(message: &str) -> Option<Piece> {
             number("hugepages_size=")?,
         ));
     }
-    if message.contains("slab_reclaimable:") {
-        let number = |key| value(message, key)?.parse().ok();
-        return Some(Piece::Slab(number("slab_reclaimable:")?, number("slab_unreclaimable:")?));
+    // Words of figures alone: `free:1123229 free_pcp:488 free_cma:0`.
+    if message.starts_with("free:") || message.contains("slab_reclaimable:") {
+        let number = |key: &str| {
+            let mut words = message.split_whitespace();
+            words.find_map(|word| word.strip_prefix(key)?.strip_prefix(':')?.parse().ok())
+        };
+        return Some(Piece::Counters(Counters {
+            free: number("free"),
+            slab_reclaimable: number("slab_reclaimable"),
+            slab_unreclaimable: number("slab_unreclaimable"),
+        }));
     }
     totals(message)
 }
@@ -225,17 +284,13 @@ fn of_process(message: &str) -> Option<Piece> {
         let release = message.split(" #").next().filter(|head| head.len() < message.len());
         let release = release.and_then(|head| head.rsplit(' ').next());
         let pid = if is_new { number("PID: ") } else { number("Pid: ") };
-        return Some(Piece::Cpu(number("CPU: "), pid, release.map(String::from)));
+        let (_, name) = message.split_once(if is_new { " Comm: " } else { ", comm: " })?;
+        let end = [" Not tainted", " Tainted: "].iter().find_map(|end| name.find(end));
+        let name = end.map(|end| name[..end].chars().take(PROCESS_MOST).collect());
+        return Some(Piece::Cpu(number("CPU: "), pid, release.map(String::from), name));
     }
-    if let Some(rest) = message.strip_prefix("memory: usage ") {
-        let (usage, rest) = rest.split_once("kB, limit ")?;
-        return Some(Piece::MemcgUsage(
-            usage.parse().ok()?,
-            rest.split("kB").next()?.parse().ok()?,
-        ));
-    }
-    if let Some((_, path)) = message.split_once(" killed as a result of limit of ") {
-        return Some(Piece::MemcgPath(path.chars().take(4096).collect()));
+    if let Some(piece) = of_memcg(message) {
+        return Some(piece);
     }
     if let Some(rest) = message.strip_prefix("oom-kill:") {
         let text = |key| value(rest, key).map(|text| text.chars().take(4096).collect());
@@ -245,12 +300,57 @@ fn of_process(message: &str) -> Option<Piece> {
             mems_allowed: nodes(rest, "mems_allowed="),
             cpuset: text("cpuset="),
             memcg: text("oom_memcg="),
+            task_memcg: text("task_memcg="),
         })));
     }
     let at = ["Killed process ", "killed process "]
         .iter()
         .find_map(|form| message.find(form).map(|at| at + form.len()))?;
     killed(&message[at..]).map(|victim| Piece::Killed(Box::new(victim)))
+}
+
+fn of_memcg(message: &str) -> Option<Piece> {
+    const LIMITS: [(&str, Limited); 4] = [
+        ("memory: usage ", Limited::Memory),
+        ("memory+swap: usage ", Limited::MemoryAndSwap),
+        ("swap: usage ", Limited::Swap),
+        ("kmem: usage ", Limited::Kmem),
+    ];
+    let limit = |(form, of): &(&str, Limited)| {
+        let (usage, rest) = message.strip_prefix(form)?.split_once("kB, limit ")?;
+        let limit = rest.split("kB").next()?.parse().ok()?;
+        Some(Piece::MemcgLimit(*of, Limit { usage: usage.parse().ok()?, limit }))
+    };
+    if let Some(piece) = LIMITS.iter().find_map(limit) {
+        return Some(piece);
+    }
+    let path = |text: &str| text.trim().chars().take(4096).collect::<String>();
+    if let Some((task, group)) = message.split_once(" killed as a result of limit of ") {
+        let task = task.strip_prefix("Task in ").map(path);
+        return Some(Piece::MemcgPath(task, path(group)));
+    }
+    if message.starts_with("Tasks in ") && message.ends_with("due to memory.oom.group set") {
+        return Some(Piece::GroupKill);
+    }
+    if let Some(rest) = message.strip_prefix("Memory cgroup stats for ") {
+        let (group, counters) = rest.rsplit_once(':').unwrap_or((rest, ""));
+        // `cache:0KB rss:31168KB` of the group alone, before 4.20.
+        let (group, counters) = match rest.split_once(": ") {
+            Some((group, counters)) => (group, counters),
+            None => (group, counters),
+        };
+        let counters = counters.split_whitespace().filter_map(|word| {
+            let (name, kib) = word.split_once(':')?;
+            Some((name.to_owned(), kib.strip_suffix("KB")?.parse().ok()?))
+        });
+        return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
+    }
+    // `anon 104857600` under the heading, in bytes.
+    const COUNTERS: [&str; 8] =
+        ["anon", "file", "kernel", "kernel_stack", "pagetables", "percpu", "shmem", "slab"];
+    let (name, bytes) = message.split_once(' ').filter(|(name, _)| COUNTERS.contains(name))?;
+    let bytes: u64 = bytes.parse().ok()?;
+    Some(Piece::MemcgStats(None, vec![(name.into(), bytes / 1024)]))
 }
 
 /// `123 (name), UID 0, total-vm:4kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB`
@@ -281,6 +381,18 @@ fn of_tasks(message: &str) -> Option<Piece> {
 }
 
 fn of_slub(message: &str) -> Option<Piece> {
+    if message == "Unreclaimable slab info:" {
+        return Some(Piece::SlabHead);
+    }
+    // `kmalloc-8k              1024KB       2048KB`
+    let mut words = message.split_whitespace();
+    if let (Some(name), Some(used), Some(total), None) =
+        (words.next(), words.next(), words.next(), words.next())
+        && let Some(total) = total.strip_suffix("KB").and_then(|kib| kib.parse().ok())
+        && used.ends_with("KB")
+    {
+        return Some(Piece::SlabRow(SlabCache { name: name.chars().take(64).collect(), total }));
+    }
     if let Some(rest) = message.strip_prefix("cache: ") {
         let order = |key| value(rest, key)?.parse().ok();
         let orders = order("default order: ").zip(order("min order: "));
@@ -356,7 +468,7 @@ mod tests {
     #[test]
     fn processes_and_victims() {
         let release = |text: &str| match classify(text) {
-            Piece::Cpu(_, pid, release) => (pid, release.unwrap()),
+            Piece::Cpu(_, pid, release, _) => (pid, release.unwrap()),
             other => panic!("{other:?}"),
         };
         assert_eq!(
@@ -392,7 +504,7 @@ mod tests {
         );
         assert_eq!(
             classify("memory: usage 102400kB, limit 102401kB, failcnt 12"),
-            Piece::MemcgUsage(102400, 102401)
+            Piece::MemcgLimit(Limited::Memory, Limit { usage: 102400, limit: 102401 })
         );
     }
 }

@@ -246,12 +246,7 @@ impl<R: BufRead> Reader<R> {
             if let Some(cpuset) = piece::cpuset(line.message) {
                 open.take(&cpuset, self.line, line.caller);
             }
-            self.close_where(Open::is_complete);
-            if self.open.len() == OPEN_MOST {
-                let oldest = self.open.remove(0);
-                self.closed.push_back(oldest.close(self.kernel.as_deref()));
-            }
-            self.open.push(open);
+            self.open_one(open);
             return;
         }
         let (number, caller) = (self.line, line.caller);
@@ -267,6 +262,17 @@ impl<R: BufRead> Reader<R> {
                 })
             }
             _ => self.open.iter_mut().position(|open| open.take(&piece, number, caller)),
+        };
+        let is_end = matches!(piece, Piece::Constraint(_) | Piece::Killed(_));
+        let taken_by = match taken_by {
+            // `grep -i oom` leaves the ends of reports.
+            None if is_end => {
+                let mut open = Open::without_head(number, line.time, caller);
+                open.take(&piece, number, caller);
+                self.open_one(open);
+                return;
+            }
+            taken_by => taken_by,
         };
         let is_taken = taken_by.is_some();
         // A row may be that of any report which began since. A line about a victim names it.
@@ -285,6 +291,15 @@ impl<R: BufRead> Reader<R> {
         }
         // What belongs to no report ends those that have all they need.
         self.close_where(|open| open.is_complete() || open.last_line() + GAP_MOST < number);
+    }
+
+    fn open_one(&mut self, open: Open) {
+        self.close_where(Open::is_complete);
+        if self.open.len() == OPEN_MOST {
+            let oldest = self.open.remove(0);
+            self.closed.push_back(oldest.close(self.kernel.as_deref()));
+        }
+        self.open.push(open);
     }
 
     fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {

@@ -1,12 +1,14 @@
 //! What would have helped: each change tried by itself, in the core's rules, on the numbers of the report.
 
 use nearpage::rules::watermarks::{WatermarkCheck, Watermarks, ZoneSize};
-use nearpage::{Order, PageCount, Settings, ZoneKind};
+use nearpage::{Gfp, Order, PageCount, Settings, ZoneKind};
 use serde::Serialize;
 
-use crate::report::{Report, ZoneRow};
+use crate::cause::kib;
+use crate::figure::{Figure, Side};
+use crate::report::{Kind, Reached, Report, ZoneRow};
 use crate::verdict::{Rule, Verdict, large_blocks};
-use crate::zones::{Excluded, Zones};
+use crate::zones::{Excluded, Figures, Zones};
 
 /// A change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -34,6 +36,12 @@ pub enum Change {
     OtherZones,
     /// The limit of the memory cgroup.
     MemcgLimit,
+    /// The limit of memory and swap together of the memory cgroup.
+    MemcgSwapLimit,
+    /// More swap.
+    Swap,
+    /// Huge pages of the pool that nobody uses given back.
+    HugePages,
 }
 
 impl Change {
@@ -51,29 +59,49 @@ impl Change {
             Change::OtherNodes => "other_nodes",
             Change::OtherZones => "other_zones",
             Change::MemcgLimit => "memcg_limit",
+            Change::MemcgSwapLimit => "memcg_swap_limit",
+            Change::Swap => "swap",
+            Change::HugePages => "huge_pages",
         }
     }
 }
 
-/// Whether it would have.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+/// What a change would have done. Their order is that of advice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Helps {
+pub enum Effect {
     /// The request passes with the change.
-    Yes,
-    /// It is refused all the same.
-    No,
+    Helps,
+    /// This request passes, and the load that made it wants more.
+    HelpsALittle,
     /// The report does not have what would tell.
     Unknown,
+    /// It is refused all the same.
+    NoEffect,
+    /// The next request is refused earlier.
+    Harmful,
 }
 
-impl Helps {
-    /// The answer, as in JSON; names do not change.
+impl Effect {
+    /// The effect, as in JSON; names do not change.
     pub const fn name(self) -> &'static str {
         match self {
-            Helps::Yes => "yes",
-            Helps::No => "no",
-            Helps::Unknown => "unknown",
+            Effect::Helps => "helps",
+            Effect::HelpsALittle => "helps_a_little",
+            Effect::Unknown => "unknown",
+            Effect::NoEffect => "no_effect",
+            Effect::Harmful => "harmful",
+        }
+    }
+
+    /// The effect in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Effect::Helps => "helps",
+            Effect::HelpsALittle => "helps a little",
+            Effect::Unknown => "unknown",
+            Effect::NoEffect => "no effect",
+            Effect::Harmful => "harmful",
         }
     }
 }
@@ -83,241 +111,440 @@ impl Helps {
 pub struct Remedy {
     /// The change.
     pub change: Change,
-    /// Whether it would have helped.
-    pub helps: Helps,
+    /// What it would have done.
+    pub effect: Effect,
     /// How much of it: KiB of sizes, 1/10000 of the factor, the order of a block.
     pub amount: Option<u64>,
-    /// What was changed and what is assumed, in words.
+    /// What was changed, what is assumed and why it has that effect, in words.
     pub text: String,
 }
 
-/// Tries every change that has to do with the rule which refused.
+/// Tries every change that has to do with the rule which refused: what helps comes first.
 pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
-    if verdict.rule == Rule::Memcg {
-        return memcg(report);
-    }
+    let mut remedies = match verdict.rule {
+        Rule::Memcg => memcg(report),
+        Rule::NoZone => elsewhere(report, verdict).into_iter().collect(),
+        Rule::Passes | Rule::Unknown | Rule::AreaTooLarge | Rule::Addresses => Vec::new(),
+        _ => of_zone(report, verdict),
+    };
+    remedies.sort_by_key(|remedy| remedy.effect);
+    remedies
+}
+
+fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
     let zones = Zones::new(report);
     let row = report
         .zones
         .iter()
         .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
-    let Some(row) = row.filter(|_| !matches!(verdict.rule, Rule::Passes | Rule::Unknown)) else {
-        return Vec::new();
+    let Some(row) = row else { return Vec::new() };
+    let figures = zones.figures(row, verdict.mark);
+    let tried = Tried { zones, row, figures, left: left_to_reclaim(verdict) };
+    let by_pages =
+        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
+    let changes = match by_pages {
+        true => vec![
+            tried.free_pages(),
+            tried.drained(),
+            tried.min_free_kbytes(),
+            tried.scale_factor(),
+            tried.reserve(),
+            tried.swap(),
+            tried.huge_pages(),
+        ],
+        false => vec![tried.compaction(), tried.other_types(), tried.drained()],
     };
-    let tried = Tried { zones, row };
-    let mut remedies = Vec::new();
-    if matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve) {
-        remedies.extend(
-            [
-                tried.free_pages(),
-                tried.drained(),
-                tried.min_free_kbytes(),
-                tried.scale_factor(),
-                tried.reserve(),
-            ]
-            .into_iter()
-            .flatten(),
-        );
-    } else {
-        remedies.extend(
-            [tried.compaction(), tried.other_types(), tried.drained()].into_iter().flatten(),
-        );
-    }
-    remedies.extend([tried.smaller_order(verdict), elsewhere(verdict)].into_iter().flatten());
-    remedies
+    let others = [tried.smaller_order(verdict), elsewhere(report, verdict)];
+    changes.into_iter().chain(others).flatten().collect()
+}
+
+/// KiB that reclaim could still free when somebody was ended; `None` if that is not told, or if it is not about a kill.
+fn left_to_reclaim(verdict: &Verdict) -> Option<u64> {
+    let held = verdict.no_progress.as_ref()?;
+    let file = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
+    let anon = match held.swap_free {
+        Some(free) => held.anon.known()?.min(free),
+        None => 0,
+    };
+    Some(file.saturating_add(anon))
 }
 
 fn memcg(report: &Report) -> Vec<Remedy> {
-    let known = report.memcg.as_ref().and_then(|memcg| memcg.usage.zip(memcg.limit));
-    let Some((usage, limit)) = known else { return Vec::new() };
+    let Some(memcg) = &report.memcg else { return Vec::new() };
     let block = report.page_kib() << report.order.unwrap_or(0).min(20);
-    let more = usage.saturating_add(block).saturating_sub(limit);
-    let text = format!(
-        "a limit {more} KiB higher admits this request, and no more than that; the group used {usage} of {limit} KiB"
-    );
-    vec![Remedy { change: Change::MemcgLimit, helps: Helps::Yes, amount: Some(more), text }]
+    let group = memcg.path.as_deref().unwrap_or("the group");
+    let reached = memcg.reached(block);
+    let limit = match reached {
+        Reached::MemoryAndSwap => memcg.memory_and_swap.map(|both| both.limit),
+        _ => memcg.limit,
+    };
+    // The load had all of the limit, what was swapped out beside it, and asked for more.
+    let swapped = match reached {
+        Reached::Memory => memcg.swap.map_or(0, |swap| swap.usage),
+        _ => 0,
+    };
+    let wanted = match limit {
+        Some(limit) => format!(
+            "more than {}: the group had all of its {}{}, and how much more it would have taken is not in the report",
+            kib(limit.saturating_add(swapped)),
+            kib(limit),
+            if swapped > 0 { format!(" and {} in swap", kib(swapped)) } else { String::new() },
+        ),
+        None => "more than it has, which is not in the lines".into(),
+    };
+    let mut remedies = Vec::new();
+    let mut say =
+        |change, effect, amount, text| remedies.push(Remedy { change, effect, amount, text });
+    let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage)).unwrap_or(0);
+    let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
+    let effect = if is_kernels { Effect::HelpsALittle } else { Effect::Helps };
+    match reached {
+        Reached::MemoryAndSwap => {
+            say(
+                Change::MemcgSwapLimit,
+                effect,
+                limit,
+                format!("a limit of memory and swap of {group} of {wanted}"),
+            );
+            let text = format!("a higher limit of memory of {group}: it is not reached");
+            say(Change::MemcgLimit, Effect::NoEffect, None, text);
+        }
+        _ => say(Change::MemcgLimit, effect, limit, format!("a limit of {group} of {wanted}")),
+    }
+    if let Some(task) = memcg.task.as_ref().filter(|task| Some(*task) != memcg.path.as_ref()) {
+        let text =
+            format!("a higher limit of {task} alone: the limit of {group} above it is reached");
+        say(Change::MemcgLimit, Effect::NoEffect, None, text);
+    }
+    let text = "no zone was short: the marks were not asked".to_owned();
+    say(Change::MinFreeKbytes, Effect::NoEffect, None, text);
+    remedies
 }
 
-fn elsewhere(verdict: &Verdict) -> Option<Remedy> {
+fn elsewhere(report: &Report, verdict: &Verdict) -> Option<Remedy> {
     let confinement = verdict.confined_by.as_ref()?;
-    let change = match confinement.by {
-        Excluded::Kind => Change::OtherZones,
-        _ => Change::OtherNodes,
+    let is_zone_missing = verdict.rule == Rule::NoZone;
+    let by = match confinement.by {
+        // Other zones of the node are what it lacks, and what is confined is so by its cpuset or policy.
+        Excluded::Kind if is_zone_missing => match report.nodemask {
+            Some(_) => Excluded::Policy,
+            None => Excluded::Cpuset,
+        },
+        by => by,
     };
-    let what = match confinement.by {
-        Excluded::Kind => "flags that allow higher zones",
-        Excluded::Policy => "a policy that allows other nodes",
-        Excluded::ThisNode => "a request without __GFP_THISNODE",
-        Excluded::Cpuset => "a cpuset with other nodes",
+    let (change, what) = match by {
+        Excluded::Kind => (Change::OtherZones, "flags that allow higher zones"),
+        Excluded::Policy => (Change::OtherNodes, "a policy that allows other nodes"),
+        Excluded::ThisNode => (Change::OtherNodes, "a request without __GFP_THISNODE"),
+        Excluded::Cpuset => (Change::OtherNodes, "a cpuset with other nodes"),
     };
-    let (helps, text) = match &confinement.elsewhere {
+    let (effect, text) = match &confinement.elsewhere {
+        _ if is_zone_missing => (
+            Effect::Helps,
+            format!("{what}, one of which has a zone up to {}", verdict.highest_zone),
+        ),
         Some((node, zone)) => {
-            (Helps::Yes, format!("{what}: {zone} of node {node} would have given the block"))
+            (Effect::Helps, format!("{what}: {zone} of node {node} would have given the block"))
         }
         None => (
-            Helps::Unknown,
-            format!("{what}: the report leaves out the {} pages there", confinement.hidden_pages),
+            Effect::Unknown,
+            format!(
+                "{what}: the report leaves out {} there",
+                kib(report.page_kib().saturating_mul(confinement.hidden_pages))
+            ),
         ),
     };
-    Some(Remedy { change, helps, amount: None, text })
+    Some(Remedy { change, effect, amount: None, text })
 }
 
 struct Tried<'a> {
     zones: Zones<'a>,
     row: &'a ZoneRow,
+    figures: Figures,
+    /// KiB that reclaim could still free before a kill.
+    left: Option<u64>,
 }
 
 impl Tried<'_> {
-    fn passes(&self, check: &WatermarkCheck) -> Helps {
-        if self.zones.passes(self.row, check) { Helps::Yes } else { Helps::No }
+    /// Whether something holds of the check, whatever the figures are that the report lacks.
+    fn whether(&self, holds: impl Fn(WatermarkCheck, Side) -> bool) -> Effect {
+        let on = |side| holds(self.zones.check(&self.figures, side), side);
+        match (on(Side::Best), on(Side::Worst)) {
+            (_, true) => Effect::Helps,
+            (true, false) => Effect::Unknown,
+            (false, false) => Effect::NoEffect,
+        }
+    }
+
+    /// Whether the request passes after a change.
+    fn passes(&self, change: impl Fn(WatermarkCheck) -> WatermarkCheck) -> Effect {
+        self.whether(|check, side| self.zones.passes_check(self.row, &change(check), side))
+    }
+
+    fn is_kill(&self) -> bool {
+        self.zones.report.kind == Kind::Oom
     }
 
     fn free_pages(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        let more = self.zones.needed(&check).0.saturating_sub(check.free.0);
-        let kib = self.zones.kib(more);
-        let helps = self.passes(&WatermarkCheck {
-            free: PageCount(check.free.0.saturating_add(more)),
-            ..check
-        });
-        let text = match helps {
-            Helps::Yes => format!(
-                "{kib} KiB more free, by reclaim or an end of a process, and the zone gives"
+        let check = self.zones.check(&self.figures, Side::Best);
+        let more = check.free_needed().0.saturating_sub(check.free.0);
+        let amount = self.zones.kib(more);
+        let size = format!("{} ({more} pages)", kib(amount));
+        let (effect, text) = match self.passes(|check| with_free(check, more)) {
+            Effect::Helps if self.is_kill() => (
+                Effect::HelpsALittle,
+                format!("{size} more free admits this one request; {}", self.wanted()),
             ),
-            _ => format!(
-                "{kib} KiB more free are enough pages, but then there is no block of the order"
+            Effect::Helps => (
+                Effect::Helps,
+                format!("{size} more free, by reclaim or an end of a process, and the zone gives"),
+            ),
+            Effect::Unknown => (
+                Effect::Unknown,
+                format!(
+                    "at least {size} more free: how many depends on figures that the report lacks"
+                ),
+            ),
+            other => (
+                other,
+                format!(
+                    "{size} more free are enough pages, but then there is no block of the order"
+                ),
             ),
         };
-        Some(Remedy { change: Change::FreePages, helps, amount: Some(kib), text })
+        Some(Remedy { change: Change::FreePages, effect, amount: Some(amount), text })
+    }
+
+    /// How much the load wants, as far as the report tells.
+    fn wanted(&self) -> String {
+        let report = self.zones.report;
+        let anon = report.nodes.iter().map(|node| node.anon).fold(Figure::exact(0), Figure::plus);
+        let swapped = report.swap_total.zip(report.swap_free);
+        let swapped = swapped.map_or(0, |(total, free)| total.saturating_sub(free));
+        let victim = report.victim.as_ref().and_then(|victim| victim.anon);
+        let victim = victim
+            .map_or(String::new(), |anon| format!(", the one that was ended {} of it", kib(anon)));
+        match anon.known().filter(|anon| *anon > 0) {
+            Some(anon) => format!(
+                "the load had {} of anonymous memory{}{victim}, and how much more it would have taken is not in the report",
+                kib(anon),
+                if swapped > 0 { format!(" and {} in swap", kib(swapped)) } else { String::new() },
+            ),
+            None => "how much the load wants is not in the report".into(),
+        }
+    }
+
+    /// Memory of programs that cannot leave.
+    fn swap(&self) -> Option<Remedy> {
+        let report = self.zones.report;
+        let (free, total) = report.swap_free.zip(report.swap_total)?;
+        let anon = report.nodes.iter().map(|node| node.anon).fold(Figure::exact(0), Figure::plus);
+        let anon = anon.known().filter(|anon| *anon >= 64 << 10)?;
+        let change = Change::Swap;
+        if !self.is_kill() {
+            return None;
+        }
+        let (effect, text) = if free > total / 100 && free > 0 {
+            (Effect::NoEffect, format!("more swap: {} of {} are free", kib(free), kib(total)))
+        } else if !self.zones.gfp.contains(Gfp::IO) {
+            (
+                Effect::Unknown,
+                "more swap: this request could not write to it itself, others and kswapd could"
+                    .into(),
+            )
+        } else {
+            (
+                Effect::Helps,
+                format!(
+                    "more swap (zram, a file): {} of anonymous memory have nowhere to go ({} of swap, {} free)",
+                    kib(anon),
+                    kib(total),
+                    kib(free)
+                ),
+            )
+        };
+        Some(Remedy { change, effect, amount: None, text })
+    }
+
+    fn huge_pages(&self) -> Option<Remedy> {
+        let (free, pool) = self.zones.report.hugetlb?;
+        if free == 0 || pool == 0 {
+            return None;
+        }
+        let pages = self.zones.pages(Figure::exact(free)).least();
+        let helps = self.passes(|check| with_free(check, pages));
+        // Which node they lie on is summed up.
+        let effect = if helps == Effect::Helps && self.zones.report.nodes.len() > 1 {
+            Effect::Unknown
+        } else {
+            helps
+        };
+        let text = format!(
+            "{} of the pool of huge pages that nobody uses given back (vm.nr_hugepages)",
+            kib(free)
+        );
+        Some(Remedy { change: Change::HugePages, effect, amount: Some(free), text })
     }
 
     fn drained(&self) -> Option<Remedy> {
-        let cached = self.row.free_pcp?;
-        let check = self.zones.check(self.row);
-        let free = PageCount(check.free.0.saturating_add(self.zones.pages(cached).0));
-        let enough = self.zones.has_pages(&WatermarkCheck { free, ..check });
-        let helps = match enough {
-            false => Helps::No,
-            true if check.order == Order(0) => Helps::Yes,
-            // Whether pages merge depends on their places.
-            true if cached == 0 => Helps::No,
-            true => Helps::Unknown,
-        };
-        let text = match helps {
-            Helps::Unknown => format!(
-                "{cached} KiB lie in pagesets: whether they merge to a block is not in the report"
+        let cached = self.row.free_pcp.known()?;
+        let pages = self.zones.pages(self.row.free_pcp).least();
+        let change = Change::DrainedPagesets;
+        let enough = self.whether(|check, _| self.zones.has_pages(&with_free(check, pages)));
+        let lie = format!("{} lie in pagesets of CPUs", kib(cached));
+        let can_wait = self.zones.gfp.contains(Gfp::DIRECT_RECLAIM);
+        let (effect, text) = match enough {
+            Effect::Helps if self.zones.order > Order(0) && cached == 0 => (Effect::NoEffect, lie),
+            Effect::Helps if self.zones.order > Order(0) => (
+                Effect::Unknown,
+                format!("{lie}: whether they merge to a block is not in the report"),
             ),
-            _ => format!("{cached} KiB lie in pagesets of CPUs"),
+            Effect::Helps if can_wait => (
+                Effect::HelpsALittle,
+                format!(
+                    "{lie}: the kernel drains them when reclaim did not help, and they fill again"
+                ),
+            ),
+            enough => (enough, lie),
         };
-        Some(Remedy { change: Change::DrainedPagesets, helps, amount: Some(cached), text })
+        Some(Remedy { change, effect, amount: Some(cached), text })
     }
 
     fn reserve(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        if check.reserve == PageCount(0) {
-            return None;
-        }
-        let helps = self.passes(&WatermarkCheck { reserve: PageCount(0), ..check });
-        let kib = self.zones.kib(check.reserve.0);
+        let reserve = self.figures.reserve.known().filter(|&reserve| reserve > 0)?;
+        let effect = self.passes(|check| WatermarkCheck { reserve: PageCount(0), ..check });
+        let amount = self.zones.kib(reserve);
         let text = format!(
-            "without the {kib} KiB that {} keeps from requests that could use {}",
+            "without the {} that {} keeps from requests that could use {}",
+            kib(amount),
             self.row.name,
             self.zones.highest_name()
         );
-        Some(Remedy { change: Change::LowmemReserveRatio, helps, amount: Some(kib), text })
+        Some(Remedy { change: Change::LowmemReserveRatio, effect, amount: Some(amount), text })
     }
 
-    /// The zones as the formulas take them. `None` where a zone has no row of the core's: HighMem counts as Movable,
-    /// whose small `min` has the same formula.
-    fn sizes(&self) -> Vec<ZoneSize> {
-        let sizes = self
-            .zones
-            .report
-            .zones
-            .iter()
-            .map(|row| ZoneSize { kind: kind(&row.name), managed: self.zones.managed(row) });
-        sizes.collect()
+    /// The zones as the formulas take them. HighMem counts as Movable, whose small `min` has the same formula.
+    fn sizes(&self) -> Option<Vec<ZoneSize>> {
+        let size = |row: &ZoneRow| {
+            let managed = self.zones.managed(row).known()?;
+            Some(ZoneSize { kind: kind(&row.name), managed: PageCount(managed) })
+        };
+        self.zones.report.zones.iter().map(size).collect()
     }
 
     /// The `min_free_kbytes` in force: what the marks of the zones come to. All zones must be in the report.
     fn min_free_now(&self) -> Option<u64> {
         let report = self.zones.report;
-        let present = report
-            .zones
-            .iter()
-            .map(|row| self.zones.pages(row.present).0)
-            .fold(0, u64::saturating_add);
+        let sum =
+            |rows: &mut dyn Iterator<Item = Figure>| rows.fold(Figure::exact(0), Figure::plus);
+        let present =
+            self.zones.pages(sum(&mut report.zones.iter().map(|row| row.present))).known()?;
         let ram = report.ram_pages?;
         if present < ram - ram / 64 {
             return None;
         }
         let sharing = report.zones.iter().filter(|row| kind(&row.name) != ZoneKind::Movable);
-        Some(
-            sharing
-                .map(|row| row.min.saturating_sub(row.boost.unwrap_or(0)))
-                .fold(0, u64::saturating_add),
-        )
+        let without_boost =
+            |row: &ZoneRow| row.min.minus(Figure::exact(row.boost.known().unwrap_or(0)));
+        sum(&mut sharing.map(without_boost)).known()
     }
 
     /// The factor in force: the distance of two marks of the largest zone, unless a quarter of `min` is larger.
-    fn factor_now(&self) -> u32 {
+    fn factor_now(&self) -> Option<u32> {
         let row = self.row;
-        let step = row.low.saturating_sub(row.min);
-        let quarter = row.min.saturating_sub(row.boost.unwrap_or(0)) / 4;
-        let managed = self.zones.kib(self.zones.managed(row).0).max(1);
+        let step = row.low.minus(row.min).known()?;
+        let quarter = row.min.known()?.saturating_sub(row.boost.known().unwrap_or(0)) / 4;
+        let managed = self.zones.kib(self.zones.managed(row).known()?).max(1);
         if step <= quarter.saturating_add(self.zones.kib(1)) {
-            return 10;
+            return Some(10);
         }
-        (u128::from(step) * 10_000 / u128::from(managed)).clamp(10, 3000) as u32
+        Some((u128::from(step) * 10_000 / u128::from(managed)).clamp(10, 3000) as u32)
     }
 
-    /// The check with the marks of other settings. kswapd is taken to keep as many more pages free as `low` is higher:
-    /// it would have been woken so much earlier.
-    fn with(&self, min_free_kbytes: u64, factor: u32) -> WatermarkCheck {
-        let check = self.zones.check(self.row);
+    /// Whether the request passes with the marks of other settings. kswapd is taken to keep as many more pages free as `low` is
+    /// higher: it would have been woken so much earlier.
+    fn passes_with(&self, now: (u64, u32), then: (u64, u32)) -> Effect {
+        let Some((sizes, managed)) = self.sizes().zip(self.zones.managed(self.row).known()) else {
+            return Effect::Unknown;
+        };
         let shift = self.zones.kib(1).max(1).ilog2() + 10;
-        let marks = |min_free, factor| {
+        let marks = |(min_free, factor)| {
             let settings =
                 Settings::default().with(|settings| settings.watermark_scale_factor = factor);
-            let size =
-                ZoneSize { kind: kind(&self.row.name), managed: self.zones.managed(self.row) };
-            Watermarks::new(self.sizes().into_iter(), min_free, &settings, shift).marks(size)
+            let size = ZoneSize { kind: kind(&self.row.name), managed: PageCount(managed) };
+            Watermarks::new(sizes.iter().copied(), min_free, &settings, shift).marks(size)
         };
-        let now = marks(self.min_free_now().unwrap_or(0), self.factor_now());
-        let then = marks(min_free_kbytes, factor);
+        let (now, then) = (marks(now), marks(then));
         let earlier = then.low.0.saturating_sub(now.low.0);
-        WatermarkCheck {
-            free: PageCount(check.free.0.saturating_add(earlier)),
+        self.passes(|check| WatermarkCheck {
             mark: PageCount(check.mark.0.saturating_add(then.min.0.saturating_sub(now.min.0))),
-            ..check
+            ..with_free(check, earlier)
+        })
+    }
+
+    /// Why a change of marks helps no request before a kill, if it does not.
+    fn marks_before_a_kill(&self) -> Option<(Effect, String)> {
+        if !self.is_kill() {
+            return None;
         }
+        let block = self.zones.kib(self.zones.order.pages().0);
+        let needed = self.zones.check(&self.figures, Side::Best).free_needed().0;
+        Some(match self.left {
+            // Little more than the zone has to have free: most of it is in use all the time.
+            Some(left) if left < self.zones.kib(needed).max(block).saturating_mul(4) => (
+                Effect::Harmful,
+                format!(
+                    "nothing is left to reclaim ({}): higher marks take memory from programs, and the next kill comes earlier",
+                    kib(left)
+                ),
+            ),
+            Some(left) => (
+                Effect::NoEffect,
+                format!(
+                    "the request reclaimed itself and got nothing of the {} that seem reclaimable: kswapd, woken earlier, would not either",
+                    kib(left)
+                ),
+            ),
+            None => (
+                Effect::Unknown,
+                "higher marks wake kswapd earlier; how much it could reclaim is not in the report"
+                    .into(),
+            ),
+        })
     }
 
     fn min_free_kbytes(&self) -> Option<Remedy> {
         let change = Change::MinFreeKbytes;
-        let Some(now) = self.min_free_now() else {
+        if let Some((effect, text)) = self.marks_before_a_kill() {
+            return Some(Remedy { change, effect, amount: None, text });
+        }
+        let known = self.min_free_now().zip(self.factor_now()).zip(self.sizes());
+        let Some(((now, factor), sizes)) = known else {
             let text = "the report leaves out zones, whose share of it is needed".into();
-            return Some(Remedy { change, helps: Helps::Unknown, amount: None, text });
+            return Some(Remedy { change, effect: Effect::Unknown, amount: None, text });
         };
-        let managed: u64 =
-            self.sizes().iter().map(|zone| zone.managed.0).fold(0, u64::saturating_add);
+        let managed = sizes.iter().map(|zone| zone.managed.0).fold(0, u64::saturating_add);
         // More than a twentieth of memory is not left free for the sake of one request.
         let most = (self.zones.kib(managed) / 20).max(now);
-        let passes = |kbytes| self.zones.passes(self.row, &self.with(kbytes, self.factor_now()));
-        match least(now, most, passes) {
+        let passes = |kbytes| self.passes_with((now, factor), (kbytes, factor)) == Effect::Helps;
+        Some(match least(now, most, passes) {
             Some(kbytes) => {
                 let text = format!(
-                    "vm.min_free_kbytes={kbytes} (now about {now}): kswapd starts earlier, if it keeps up"
+                    "vm.min_free_kbytes={kbytes} ({}; now about {}): kswapd starts earlier, if it keeps up",
+                    kib(kbytes),
+                    kib(now)
                 );
-                Some(Remedy { change, helps: Helps::Yes, amount: Some(kbytes), text })
+                Remedy { change, effect: Effect::Helps, amount: Some(kbytes), text }
             }
             None => {
                 let text = format!(
-                    "vm.min_free_kbytes up to {most}, a twentieth of memory, is not enough (now about {now})"
+                    "vm.min_free_kbytes up to {most} ({}, a twentieth of memory) is not enough (now about {})",
+                    kib(most),
+                    kib(now)
                 );
-                Some(Remedy { change, helps: Helps::No, amount: None, text })
+                Remedy { change, effect: Effect::NoEffect, amount: None, text }
             }
-        }
+        })
     }
 
     fn scale_factor(&self) -> Option<Remedy> {
@@ -325,18 +552,22 @@ impl Tried<'_> {
         if self.zones.report.version().is_some_and(|version| version < (4, 6)) {
             return None;
         }
-        let (Some(min_free), now) = (self.min_free_now(), self.factor_now()) else { return None };
-        let passes = |factor| self.zones.passes(self.row, &self.with(min_free, factor as u32));
+        if let Some((effect, text)) = self.marks_before_a_kill() {
+            return Some(Remedy { change, effect, amount: None, text });
+        }
+        let (min_free, now) = self.min_free_now().zip(self.factor_now())?;
+        let passes =
+            |factor| self.passes_with((min_free, now), (min_free, factor as u32)) == Effect::Helps;
         Some(match least(now.into(), 1000, passes) {
             Some(factor) => {
                 let text = format!(
                     "vm.watermark_scale_factor={factor} (now about {now}): kswapd starts earlier, if it keeps up"
                 );
-                Remedy { change, helps: Helps::Yes, amount: Some(factor), text }
+                Remedy { change, effect: Effect::Helps, amount: Some(factor), text }
             }
             None => Remedy {
                 change,
-                helps: Helps::No,
+                effect: Effect::NoEffect,
                 amount: None,
                 text: format!(
                     "vm.watermark_scale_factor up to 1000 is not enough (now about {now})"
@@ -346,88 +577,107 @@ impl Tried<'_> {
     }
 
     fn compaction(&self) -> Option<Remedy> {
-        let check = self.zones.check(self.row);
-        let block = self.zones.kib(check.order.pages().0);
+        let order = self.zones.order;
+        let block_kib = self.zones.kib(order.pages().0);
+        let block = kib(block_kib);
         // Compaction asks for room to move pages to: twice the block above the mark.
-        let room = WatermarkCheck {
-            mark: PageCount(check.mark.0.saturating_add(check.order.pages().0 << 1)),
-            ..check
-        };
-        let small = self.row.blocks.iter().take(usize::from(check.order.0));
-        let pieces: u64 = small
+        let has_room = self.whether(|check, _| {
+            let mark = PageCount(check.mark.0.saturating_add(order.pages().0 << 1));
+            self.zones.has_pages(&WatermarkCheck { mark, ..check })
+        });
+        let small = self.row.blocks.iter().take(usize::from(order.0));
+        let amount: u64 = small
             .map(|blocks| blocks.count.saturating_mul(blocks.kib))
             .fold(0, u64::saturating_add);
-        let movable =
-            self.row.anon.zip(self.row.file).map(|(anon, file)| anon.saturating_add(file));
-        let is_too_little = movable.is_some_and(|movable| movable < block);
-        let movable =
-            movable.map_or("nobody knows how much".into(), |movable| format!("{movable} KiB"));
-        let (helps, text) = if !self.zones.has_pages(&room) {
+        let pieces = kib(amount);
+        let movable = self.row.anon.plus(self.row.file);
+        let (effect, text) = if has_room == Effect::NoEffect {
             (
-                Helps::No,
+                Effect::NoEffect,
                 format!(
-                    "too few free pages to move others to: a block takes {block} KiB, {pieces} KiB are free in smaller ones"
+                    "too few free pages to move others to: a block takes {block}, {pieces} are free in smaller ones"
                 ),
             )
-        } else if is_too_little {
+        } else if movable.most() < block_kib {
             (
-                Helps::No,
+                Effect::NoEffect,
                 format!(
-                    "{pieces} KiB are free in smaller blocks, but only {movable} of the zone can be moved"
+                    "{pieces} are free in smaller blocks, but only {} of the zone can be moved",
+                    kib(movable.most())
                 ),
             )
         } else {
+            let movable = movable.known().map_or("nobody knows how much".into(), kib);
             (
-                Helps::Unknown,
+                Effect::Unknown,
                 format!(
-                    "{pieces} KiB are free in blocks below {block} KiB and {movable} can be moved; whether unmovable pages stand between them is not in the report"
+                    "{pieces} are free in blocks below {block} and {movable} can be moved; whether unmovable pages stand between them is not in the report"
                 ),
             )
         };
-        Some(Remedy { change: Change::Compaction, helps, amount: Some(pieces), text })
+        Some(Remedy { change: Change::Compaction, effect, amount: Some(amount), text })
     }
 
     fn other_types(&self) -> Option<Remedy> {
         let (_, locked) = large_blocks(&self.zones, self.row);
         (locked > 0).then(|| Remedy {
             change: Change::OtherTypes,
-            helps: Helps::Yes,
+            effect: Effect::Helps,
             amount: Some(locked),
             text: format!("{locked} large enough blocks are free for CMA, for urgent requests or isolated: this request may not take them"),
         })
     }
 
     fn smaller_order(&self, verdict: &Verdict) -> Option<Remedy> {
-        let gives = verdict
-            .zones
-            .iter()
-            .filter(|zone| zone.excluded.is_none())
-            .filter_map(|zone| zone.gives_order)
-            .max();
-        if self.zones.order == Order(0) {
+        let wanted = self.zones.order.0;
+        if wanted == 0 {
             return None;
         }
+        let asked = verdict.zones.iter().filter(|zone| zone.excluded.is_none());
+        let gives = asked.filter_map(|zone| zone.gives_order).max().filter(|&order| order < wanted);
+        // With the best of the figures that are open.
+        let may_give = || {
+            let check = self.zones.check(&self.figures, Side::Best);
+            let passes = |order: &u8| {
+                let check = WatermarkCheck { order: Order(*order), ..check };
+                self.zones.passes_check(self.row, &check, Side::Best)
+            };
+            (0..wanted).rev().find(passes)
+        };
         let change = Change::SmallerOrder;
-        Some(match gives.filter(|&order| order < self.zones.order.0) {
-            Some(order) => {
-                let kib = self.zones.kib(1 << order);
-                Remedy {
-                    change,
-                    helps: Helps::Yes,
-                    amount: Some(order.into()),
-                    text: format!(
-                        "order {order} ({kib} KiB) would have passed: pages that need not lie together (kvmalloc) would do"
-                    ),
-                }
-            }
-            None => Remedy {
+        let size = |order: u8| kib(self.zones.kib(1 << order.min(31)));
+        Some(match (gives, may_give()) {
+            (Some(order), _) => Remedy {
                 change,
-                helps: Helps::No,
+                effect: Effect::Helps,
+                amount: Some(order.into()),
+                text: format!(
+                    "order {order} ({}) would have passed: pages that need not lie together (kvmalloc) would do",
+                    size(order)
+                ),
+            },
+            (None, Some(order)) => Remedy {
+                change,
+                effect: Effect::Unknown,
+                amount: Some(order.into()),
+                text: format!(
+                    "order {order} ({}) may have passed: that depends on figures which the report lacks",
+                    size(order)
+                ),
+            },
+            (None, None) => Remedy {
+                change,
+                effect: Effect::NoEffect,
                 amount: None,
                 text: "not even a single page passes".into(),
             },
         })
     }
+}
+
+/// The check with more free pages.
+fn with_free(check: WatermarkCheck, more: u64) -> WatermarkCheck {
+    WatermarkCheck { free: PageCount(check.free.0.saturating_add(more)), ..check }
 }
 
 /// The least value between `from` and `to` for which something holds that keeps on holding.

@@ -3,19 +3,22 @@
 use nearpage::Gfp;
 use serde::Serialize;
 
+use crate::figure::Figure;
+
 /// What kind of report it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// `page allocation failure`: the request got no memory.
     Failure,
     /// `invoked oom-killer`: a process was ended for the request, or none could be.
+    #[default]
     Oom,
     /// `page allocation stalls`: kernels 4.10 to 4.14 told of a request that waited for long.
     Stall,
     /// `SLUB: Unable to allocate memory`: a cache of objects got no page.
     Slub,
-    /// `vmalloc error`: an area of many pages got not all of them.
+    /// `vmalloc error`: an area of many pages got not all of them, or no addresses.
     Vmalloc,
 }
 
@@ -35,8 +38,8 @@ impl Kind {
 /// The flags of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Mode {
-    /// The number as printed. Its bits differ from kernel to kernel.
-    pub bits: u64,
+    /// The number as printed, if all its digits are there. Its bits differ from kernel to kernel.
+    pub bits: Option<u64>,
     /// The words as printed, by kernels from 4.6 on.
     pub words: Option<String>,
     /// The flags, with the bits of the core.
@@ -61,7 +64,7 @@ pub struct FreeBlocks {
     pub types: Option<String>,
 }
 
-/// A zone.
+/// A zone. A figure that the row does not have is unknown, also where the kernel prints none.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ZoneRow {
     /// The node; 0 of kernels without NUMA.
@@ -69,55 +72,58 @@ pub struct ZoneRow {
     /// The name: `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable`, `Device`.
     pub name: String,
     /// Free.
-    pub free: u64,
-    /// The boost within the marks; kernels from 5.15 on print it.
-    pub boost: Option<u64>,
+    pub free: Figure,
+    /// The boost within the marks; kernels from 5.16 on print it.
+    pub boost: Figure,
     /// The `min` mark.
-    pub min: u64,
+    pub min: Figure,
     /// The `low` mark.
-    pub low: u64,
+    pub low: Figure,
     /// The `high` mark.
-    pub high: u64,
-    /// Reserved for urgent requests of higher order.
-    pub reserved_highatomic: u64,
+    pub high: Figure,
+    /// Reserved for urgent requests of higher order; kernels from 5.5 on print it.
+    pub reserved_highatomic: Figure,
     /// Free within that reserve, of kernels that print it.
-    pub free_highatomic: Option<u64>,
-    /// Anonymous memory on the lists of reclaim; `None` if the row does not say.
-    pub anon: Option<u64>,
-    /// Memory of files on the lists of reclaim; `None` if the row does not say.
-    pub file: Option<u64>,
+    pub free_highatomic: Figure,
+    /// Anonymous memory on the lists of reclaim.
+    pub anon: Figure,
+    /// Memory of files on the lists of reclaim.
+    pub file: Figure,
     /// Present.
-    pub present: u64,
-    /// Managed by the buddy; `None` before Linux 3.9.
-    pub managed: Option<u64>,
+    pub present: Figure,
+    /// Managed by the buddy; kernels from 3.9 on print it.
+    pub managed: Figure,
+    /// Locked in memory.
+    pub mlocked: Figure,
     /// In pagesets of CPUs; kernels from 4.2 on print it.
-    pub free_pcp: Option<u64>,
+    pub free_pcp: Figure,
     /// Free for CMA.
-    pub free_cma: u64,
+    pub free_cma: Figure,
     /// `lowmem_reserve[]`, in pages, by the highest zone that a request could have used.
     pub reserve: Vec<u64>,
-    /// Free blocks by order.
+    /// Free blocks by order, as far as the row goes.
     pub blocks: Vec<FreeBlocks>,
-    /// Whether the row was cut, or a figure of it or of its reserve is none that can be read: what the zone would say is not
-    /// known then.
+    /// Whether the row of free blocks has its end: no order above has any.
+    pub has_all_blocks: bool,
+    /// Whether the zone's row was cut, or a figure of it or of its reserve is none that can be read.
     pub is_damaged: bool,
 }
 
-/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here. `None` is what the report does not say.
+/// A node; before Linux 4.8 these figures stand with the zones, and are summed up here.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct NodeRow {
     /// The node.
     pub node: u32,
     /// Anonymous memory on the lists of reclaim.
-    pub anon: Option<u64>,
+    pub anon: Figure,
     /// Memory of files on the lists of reclaim.
-    pub file: Option<u64>,
+    pub file: Figure,
     /// What cannot be reclaimed since it is locked.
-    pub unevictable: Option<u64>,
+    pub unevictable: Figure,
     /// Dirty or being written.
-    pub writeback: Option<u64>,
+    pub writeback: Figure,
     /// In shared memory and tmpfs; a part of what is anonymous.
-    pub shmem: Option<u64>,
+    pub shmem: Figure,
     /// Whether reclaim had given up there.
     pub all_unreclaimable: bool,
     /// Whether the row is the sum of its zones' rows.
@@ -135,15 +141,31 @@ impl NodeRow {
             (&mut self.shmem, zone.shmem),
         ];
         for (sum, part) in pairs {
-            *sum = sum_of([*sum, part]);
+            *sum = sum.plus(part);
         }
         self.all_unreclaimable &= zone.all_unreclaimable;
     }
 }
 
-/// The sum of figures, if any is known.
-pub(crate) fn sum_of(parts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
-    parts.into_iter().flatten().reduce(u64::saturating_add)
+/// What a memory cgroup used of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Limit {
+    /// Used.
+    pub usage: u64,
+    /// The limit; more than any machine has where there is none.
+    pub limit: u64,
+}
+
+impl Limit {
+    /// Whether there is a limit: kernels print one of about 2^63 bytes for none.
+    pub const fn is_set(self) -> bool {
+        self.limit < 1 << 52
+    }
+
+    /// Whether not even that much more fits.
+    pub(crate) const fn refuses(self, more: u64) -> bool {
+        self.is_set() && self.usage.saturating_add(more) > self.limit
+    }
 }
 
 /// A memory cgroup.
@@ -151,10 +173,80 @@ pub(crate) fn sum_of(parts: impl IntoIterator<Item = Option<u64>>) -> Option<u64
 pub struct Memcg {
     /// The group whose limit was reached.
     pub path: Option<String>,
+    /// The group of the task that was ended, or that asked: the same, or one below.
+    pub task: Option<String>,
     /// Used, if the report says so.
     pub usage: Option<u64>,
     /// The limit, if the report says so.
     pub limit: Option<u64>,
+    /// Memory and swap together, of groups of version 1.
+    pub memory_and_swap: Option<Limit>,
+    /// Swap, of groups of version 2.
+    pub swap: Option<Limit>,
+    /// Memory of the kernel for the group, of groups of version 1.
+    pub kmem: Option<Limit>,
+    /// Anonymous memory of the group and those below.
+    pub anon: Option<u64>,
+    /// Its memory of files.
+    pub file: Option<u64>,
+    /// Its shared memory and tmpfs; a part of what is of files.
+    pub shmem: Option<u64>,
+    /// What the kernel keeps for it: slab, stacks, page tables.
+    pub kernel: Option<u64>,
+    /// The parts of that.
+    #[serde(skip)]
+    pub(crate) kernel_parts: u64,
+}
+
+impl Memcg {
+    /// Adds a counter of `Memory cgroup stats`, by its name there.
+    pub(crate) fn add(&mut self, name: &str, kib: u64) {
+        let field = match name {
+            "anon" | "rss" => &mut self.anon,
+            "file" | "cache" => &mut self.file,
+            "shmem" => &mut self.shmem,
+            // `kernel` is the sum of the others, from 5.18 on.
+            "kernel" => {
+                self.kernel = self.kernel.max(Some(kib));
+                return;
+            }
+            "kernel_stack" | "pagetables" | "percpu" | "slab" => {
+                self.kernel_parts = self.kernel_parts.saturating_add(kib);
+                self.kernel = self.kernel.max(Some(self.kernel_parts));
+                return;
+            }
+            _ => return,
+        };
+        *field = Some(kib);
+    }
+
+    /// The limit that is reached.
+    pub(crate) fn reached(&self, more: u64) -> Reached {
+        let memory = self.usage.zip(self.limit).map(|(usage, limit)| Limit { usage, limit });
+        let refuses = |limit: Option<Limit>| limit.is_some_and(|limit| limit.refuses(more));
+        match () {
+            () if !refuses(memory) && refuses(self.memory_and_swap) => Reached::MemoryAndSwap,
+            () if memory.is_some() => Reached::Memory,
+            () => Reached::Unknown,
+        }
+    }
+}
+
+/// The limit of a group that refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reached {
+    Memory,
+    MemoryAndSwap,
+    Unknown,
+}
+
+/// A cache of objects that cannot be reclaimed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SlabCache {
+    /// Its name.
+    pub name: String,
+    /// Memory of its slabs.
+    pub total: u64,
 }
 
 /// Who was ended. `None` is what the kernel did not print.
@@ -230,7 +322,8 @@ pub struct Report {
     pub order: Option<u8>,
     /// The flags.
     pub mode: Mode,
-    /// Nodes of the policy; `None` is no policy, or a kernel that does not say.
+    /// Nodes of the policy; `None` is no policy, or a kernel that does not say. Linux 4.9 and 4.10 print the nodes of the cpuset
+    /// where there is no policy.
     pub nodemask: Option<Vec<u32>>,
     /// The cpuset.
     pub cpuset: Option<String>,
@@ -252,6 +345,8 @@ pub struct Report {
     pub slab_reclaimable_pages: Option<u64>,
     /// Slab that cannot be reclaimed, in pages.
     pub slab_unreclaimable_pages: Option<u64>,
+    /// Free pages of the whole machine, also of nodes and zones that are left out.
+    pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
     pub ram_pages: Option<u64>,
     /// Free swap.
@@ -266,12 +361,18 @@ pub struct Report {
     pub tasks_listed: u64,
     /// Who was ended.
     pub victim: Option<Victim>,
+    /// How many others of its group were ended with it (`memory.oom.group`).
+    pub also_ended: u64,
     /// The cache that got no page.
     pub slub: Option<Slub>,
+    /// The largest cache of slab that cannot be reclaimed, of kernels that list them (from 4.15 on, if they hold much).
+    pub largest_cache: Option<SlabCache>,
     /// Figures that cannot be read, at most [`UNREADABLE_MOST`]: what they would tell is not known.
     pub unreadable: Vec<Unreadable>,
     /// Whether lines of another report stand among its own, and no caller tells whose they are.
     pub is_mixed: bool,
+    /// Whether its first line is missing: process, order and flags are not known.
+    pub lacks_head: bool,
 }
 
 /// Tasks that a report keeps.
@@ -289,6 +390,14 @@ impl Report {
     /// Who was refused: the process, or the cache of a SLUB failure, which names no process; empty if the log says neither.
     pub fn whose(&self) -> &str {
         self.slub.as_ref().map_or(&self.process, |slub| &slub.cache)
+    }
+
+    /// The group that a cache is of: `kmalloc-256(1234:group)`. Before Linux 5.9 a group had caches of its own.
+    pub(crate) fn group_of_cache(&self) -> Option<&str> {
+        let cache = &self.slub.as_ref()?.cache;
+        let (_, group) = cache.strip_suffix(')')?.split_once('(')?;
+        let (id, name) = group.split_once(':')?;
+        (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
     }
 
     /// Major and minor number of the kernel's release.

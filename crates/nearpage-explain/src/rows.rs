@@ -1,6 +1,7 @@
 //! The rows of `Mem-Info:`: nodes, zones, reserves, free blocks.
 
-use crate::report::{FreeBlocks, NodeRow, ZoneRow, sum_of};
+use crate::figure::Figure;
+use crate::report::{FreeBlocks, NodeRow, ZoneRow};
 
 /// Names of zones. No other begins a row.
 pub(crate) const ZONES: [&str; 6] = ["DMA", "DMA32", "Normal", "HighMem", "Movable", "Device"];
@@ -59,31 +60,74 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
     }
     let mut zone = ZoneRow { node, name: name.into(), ..ZoneRow::default() };
     let mut missing = IN_EVERY_ROW.to_vec();
+    let (mut anon, mut file) = (Sum::of(2), Sum::of(2));
     for (key, kib) in fields(rest) {
         let Ok(kib) = kib.parse::<u64>() else {
             zone.is_damaged |= DECIDES.contains(&key);
             continue;
         };
         missing.retain(|other| *other != key);
-        match key {
-            "free" => zone.free = kib,
-            "boost" => zone.boost = Some(kib),
-            "min" => zone.min = kib,
-            "low" => zone.low = kib,
-            "high" => zone.high = kib,
-            "reserved_highatomic" => zone.reserved_highatomic = kib,
-            "free_highatomic" => zone.free_highatomic = Some(kib),
-            "active_anon" | "inactive_anon" => zone.anon = sum_of([zone.anon, Some(kib)]),
-            "active_file" | "inactive_file" => zone.file = sum_of([zone.file, Some(kib)]),
-            "present" => zone.present = kib,
-            "managed" => zone.managed = Some(kib),
-            "free_pcp" => zone.free_pcp = Some(kib),
-            "free_cma" => zone.free_cma = kib,
-            _ => {}
+        let field = match key {
+            "free" => &mut zone.free,
+            "boost" => &mut zone.boost,
+            "min" => &mut zone.min,
+            "low" => &mut zone.low,
+            "high" => &mut zone.high,
+            "reserved_highatomic" => &mut zone.reserved_highatomic,
+            "free_highatomic" => &mut zone.free_highatomic,
+            "present" => &mut zone.present,
+            "managed" => &mut zone.managed,
+            "mlocked" => &mut zone.mlocked,
+            "free_pcp" => &mut zone.free_pcp,
+            "free_cma" => &mut zone.free_cma,
+            "active_anon" | "inactive_anon" => {
+                anon.add(kib);
+                continue;
+            }
+            "active_file" | "inactive_file" => {
+                file.add(kib);
+                continue;
+            }
+            _ => continue,
+        };
+        *field = Figure::exact(kib);
+    }
+    (zone.anon, zone.file) = (anon.figure(), file.figure());
+    zone.is_damaged |= !missing.is_empty() || breaks_off(rest);
+    Some(zone)
+}
+
+/// Parts that are summed up: what is missing may be anything.
+struct Sum {
+    missing: usize,
+    sum: u64,
+}
+
+impl Sum {
+    const fn of(parts: usize) -> Sum {
+        Sum { missing: parts, sum: 0 }
+    }
+
+    fn add(&mut self, part: u64) {
+        self.missing = self.missing.saturating_sub(1);
+        self.sum = self.sum.saturating_add(part);
+    }
+
+    fn figure(&self) -> Figure {
+        match self.missing {
+            0 => Figure::exact(self.sum),
+            _ => Figure::between(self.sum, u64::MAX),
         }
     }
-    zone.is_damaged |= !missing.is_empty();
-    Some(zone)
+}
+
+/// Whether the last word of a row of figures is a part of one: `mana`, `present:1`.
+fn breaks_off(rest: &str) -> bool {
+    let last = rest.split_whitespace().next_back().unwrap_or_default();
+    let is_figure = last.ends_with("kB") || last.ends_with("KB");
+    !is_figure
+        && !rest.ends_with("all_unreclaimable? yes")
+        && !rest.ends_with("all_unreclaimable? no")
 }
 
 /// The counters of a node, of kernels that print them with the zones.
@@ -105,20 +149,28 @@ pub(crate) fn node(message: &str) -> Option<NodeRow> {
 }
 
 fn node_fields(node: u32, text: &str) -> NodeRow {
-    let mut row = NodeRow { node, ..NodeRow::default() };
+    let [mut anon, mut file, mut writeback] = [Sum::of(2), Sum::of(2), Sum::of(2)];
+    let [mut unevictable, mut shmem] = [Sum::of(1), Sum::of(1)];
     for (key, kib) in fields(text) {
         let Ok(kib) = kib.parse::<u64>() else { continue };
-        let field = match key {
-            "active_anon" | "inactive_anon" => &mut row.anon,
-            "active_file" | "inactive_file" => &mut row.file,
-            "unevictable" => &mut row.unevictable,
-            "writeback" | "dirty" => &mut row.writeback,
-            "shmem" => &mut row.shmem,
-            _ => continue,
-        };
-        *field = sum_of([*field, Some(kib)]);
+        match key {
+            "active_anon" | "inactive_anon" => anon.add(kib),
+            "active_file" | "inactive_file" => file.add(kib),
+            "writeback" | "dirty" => writeback.add(kib),
+            "unevictable" => unevictable.add(kib),
+            "shmem" => shmem.add(kib),
+            _ => {}
+        }
     }
-    row
+    NodeRow {
+        node,
+        anon: anon.figure(),
+        file: file.figure(),
+        unevictable: unevictable.figure(),
+        writeback: writeback.figure(),
+        shmem: shmem.figure(),
+        ..NodeRow::default()
+    }
 }
 
 /// `key:12kB` of a text, whatever else is in it: `key` and `12`.
@@ -184,8 +236,8 @@ pub(crate) struct BlocksRow {
     pub(crate) node: u32,
     pub(crate) zone: String,
     pub(crate) blocks: Vec<FreeBlocks>,
-    /// Whether the row has its end.
-    pub(crate) is_whole: bool,
+    /// The sum with which the row ends, if it has its end.
+    pub(crate) ends: Option<Figure>,
 }
 
 /// `Node 0 DMA: 1*4kB (U) 0*8kB ... = 15872kB`
@@ -200,7 +252,7 @@ pub(crate) fn blocks(message: &str) -> Option<BlocksRow> {
     if unreadable(message).is_none() {
         add_blocks(&mut blocks, rest);
     }
-    Some(BlocksRow { node, zone: name.into(), blocks, is_whole: ends_blocks(rest) })
+    Some(BlocksRow { node, zone: name.into(), blocks, ends: ends_blocks(rest) })
 }
 
 /// Whether a text begins with blocks, the types of some, or their sum: a part of a line that the log broke.
@@ -213,9 +265,11 @@ pub(crate) fn is_blocks(text: &str) -> bool {
     })
 }
 
-/// Whether a text ends a row of blocks: their sum is its last figure.
-pub(crate) fn ends_blocks(text: &str) -> bool {
-    text.split_whitespace().any(|word| word == "=")
+/// The sum in KiB with which a text ends a row of blocks: its last figure.
+pub(crate) fn ends_blocks(text: &str) -> Option<Figure> {
+    let (_, sum) = text.split_once("= ")?;
+    let sum = sum.split_whitespace().next()?.strip_suffix("kB")?;
+    Some(sum.parse().ok().into())
 }
 
 /// Adds the blocks of a text to those before.
@@ -231,12 +285,30 @@ pub(crate) fn add_blocks(blocks: &mut Vec<FreeBlocks>, text: &str) {
             last.types = Some(letters.into());
         }
     }
-    // A kernel that prints types prints them of every order that has blocks.
-    if blocks.iter().any(|blocks| blocks.types.is_some()) {
+}
+
+/// What is sure of the blocks that a row had: all of them if their sum is the row's, and of a row that breaks off those orders
+/// that are whole. Whether they are all is the answer.
+pub(crate) fn seal_blocks(blocks: &mut Vec<FreeBlocks>, ends: Option<Figure>) -> bool {
+    let has_types = blocks.iter().any(|blocks| blocks.types.is_some());
+    let sum = blocks
+        .iter()
+        .fold(0_u64, |sum, blocks| sum.saturating_add(blocks.count.saturating_mul(blocks.kib)));
+    // Of a sum that is no figure nothing follows.
+    let is_whole = ends.is_some_and(|ends| ends.known().is_none_or(|ends| ends == sum));
+    if ends.is_some() && !is_whole {
+        blocks.clear();
+    }
+    // A kernel that prints types prints them of every order that has blocks: the last may have lost its own.
+    if !is_whole && has_types {
+        blocks.pop_if(|last| last.count > 0 && last.types.is_none());
+    }
+    if has_types {
         for blocks in blocks.iter_mut().filter(|blocks| blocks.types.is_none()) {
             blocks.types = Some(String::new());
         }
     }
+    is_whole
 }
 
 fn count_and_size(word: &str) -> Option<(u64, u64)> {
@@ -261,24 +333,25 @@ mod tests {
         let row = zone(text).unwrap();
         assert_eq!((row.node, row.name.as_str()), (1, "DMA32"));
         assert_eq!(
-            (row.free, row.boost, row.min, row.low, row.high),
-            (15872, Some(2048), 340, 424, 508)
+            [row.free, row.boost, row.min, row.low, row.high],
+            [15872, 2048, 340, 424, 508].map(Figure::exact)
         );
         assert_eq!(
-            (row.reserved_highatomic, row.free_highatomic, row.anon, row.file),
-            (2048, Some(1024), Some(12), Some(16))
+            [row.reserved_highatomic, row.free_highatomic, row.anon, row.file],
+            [2048, 1024, 12, 16].map(Figure::exact)
         );
         assert_eq!(
-            (row.present, row.managed, row.free_pcp, row.free_cma),
-            (15992, Some(15908), Some(12), 4)
+            [row.present, row.managed, row.free_pcp, row.free_cma],
+            [15992, 15908, 12, 4].map(Figure::exact)
         );
         let bare = zone("Normal free:8kB min:4kB present:16kB").unwrap();
-        assert_eq!((bare.node, bare.anon, bare.is_damaged), (0, None, false));
+        assert_eq!((bare.node, bare.anon, bare.is_damaged), (0, Figure::UNKNOWN, false));
         for cut in [
             "Normal free:8",
             "Normal free:8kB",
             "Normal free:8kB min:4kB",
             "Normal free:8kB min:4kB present:1",
+            "Normal free:8kB min:4kB present:16kB mana",
         ] {
             assert!(zone(cut).unwrap().is_damaged, "{cut}");
         }
@@ -289,20 +362,32 @@ mod tests {
 
     #[test]
     fn blocks_with_types_and_without() {
-        let with = blocks("Node 0 Normal: 3*4kB (UM) 0*8kB 2*16kB (H) = 44kB").unwrap();
+        let sealed = |text| {
+            let mut row = blocks(text).unwrap();
+            let is_whole = seal_blocks(&mut row.blocks, row.ends);
+            (row, is_whole)
+        };
+        let (with, is_whole) = sealed("Node 0 Normal: 3*4kB (UM) 0*8kB 2*16kB (H) = 44kB");
+        assert!(is_whole);
         assert_eq!((with.node, with.zone.as_str(), with.blocks.len()), (0, "Normal", 3));
         let types: Vec<_> =
             with.blocks.iter().map(|blocks| blocks.types.as_deref().unwrap()).collect();
         assert_eq!(types, ["UM", "", "H"]);
-        let without = blocks("DMA: 3*4kB 0*8kB = 12kB").unwrap();
-        assert!(
-            with.is_whole
-                && without.is_whole
-                && without.blocks.iter().all(|blocks| blocks.types.is_none())
-        );
-        let broken = blocks("Node 0 DMA: 1*4kB").unwrap();
-        assert!(!broken.is_whole);
-        let mut broken = broken.blocks;
+        let (without, is_whole) = sealed("DMA: 3*4kB 0*8kB = 12kB");
+        assert!(is_whole && without.blocks.iter().all(|blocks| blocks.types.is_none()));
+        // An order was lost: the sum says so.
+        assert_eq!(sealed("DMA: 3*4kB (U) 0*8kB = 28kB").0.blocks, []);
+        // What breaks off may have lost the types of its last order, unless it has no blocks.
+        for (text, orders) in [
+            ("DMA: 3*4kB (U) 1*8kB (U", 1),
+            ("DMA: 3*4kB (U) 0*8kB 1*1", 2),
+            ("DMA: 3*4kB (U) 1*8kB (U) =", 2),
+            ("DMA: 3*4kB 1*8kB 1*16", 2),
+        ] {
+            let (row, is_whole) = sealed(text);
+            assert_eq!((row.blocks.len(), is_whole), (orders, false), "{text}");
+        }
+        let mut broken = blocks("Node 0 DMA: 1*4kB").unwrap().blocks;
         assert!(is_blocks("(U) 2*8kB") && is_blocks("2*8kB") && is_blocks("= 20kB"));
         add_blocks(&mut broken, "(U) 2*8kB");
         assert_eq!((broken[0].types.as_deref(), broken[1].count), (Some("U"), 2));
@@ -317,7 +402,7 @@ mod tests {
         let negative = "Node 0 DMA free:8kB min:4kB active_anon:-4kB present:16kB";
         assert_eq!(unreadable(negative), Some("active_anon:-4kB"));
         let row = zone(negative).unwrap();
-        assert_eq!((row.anon, row.is_damaged), (None, false), "it decides nothing");
+        assert_eq!((row.anon, row.is_damaged), (Figure::UNKNOWN, false), "it decides nothing");
         let counts = "Node 0 DMA: 99999999999999999999*4kB (U) 1*8kB (U)";
         assert_eq!(unreadable(counts), Some("99999999999999999999*4kB"));
         assert!(blocks(counts).is_none_or(|row| row.blocks.is_empty()));
@@ -335,7 +420,7 @@ mod tests {
         let row = node("Node 2 active_anon:4kB inactive_anon:8kB unevictable:1kB shmem:2kB all_unreclaimable? yes").unwrap();
         assert_eq!(
             (row.node, row.anon, row.unevictable, row.shmem, row.all_unreclaimable),
-            (2, Some(12), Some(1), Some(2), true)
+            (2, Figure::exact(12), Figure::exact(1), Figure::exact(2), true)
         );
     }
 }

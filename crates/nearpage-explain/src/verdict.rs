@@ -1,11 +1,12 @@
 //! Which rule refused a request: the core's watermark check on each zone of the report.
 
 use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
-use nearpage::{Migratetype, Order, PageCount};
+use nearpage::{Gfp, Order};
 use serde::Serialize;
 
-use crate::report::{Kind, NodeRow, Report, ZoneRow, sum_of};
-use crate::zones::{Excluded, Zones};
+use crate::figure::{Figure, Side};
+use crate::report::{Kind, Memcg, NodeRow, Report, ZoneRow};
+use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// A rule of the page allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -26,6 +27,10 @@ pub enum Rule {
     Memcg,
     /// vmalloc: the area is larger than all memory; no zone was asked.
     AreaTooLarge,
+    /// vmalloc, vmap: no addresses for the area; no zone was asked.
+    Addresses,
+    /// No zone that the flags allow is on a node that may be used.
+    NoZone,
     /// None, by these numbers: memory came back before they were printed, or a rule refused that they do not show.
     Passes,
     /// The report does not have what would tell.
@@ -43,10 +48,52 @@ impl Rule {
             Rule::OrderTooLarge => "order_too_large",
             Rule::Memcg => "memcg",
             Rule::AreaTooLarge => "area_too_large",
+            Rule::Addresses => "addresses",
+            Rule::NoZone => "no_zone",
             Rule::Passes => "passes",
             Rule::Unknown => "unknown",
         }
     }
+}
+
+/// How sure a judgement is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Refused, whatever the figures are that the report lacks.
+    Refused,
+    /// Passes, whatever they are.
+    Passes,
+    /// It depends on them.
+    Open,
+}
+
+impl Answer {
+    /// The name of the answer, as in JSON; names do not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Answer::Refused => "refused",
+            Answer::Passes => "passes",
+            Answer::Open => "open",
+        }
+    }
+}
+
+/// What a zone says to a request that has to leave a mark. Figures are pages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Judgement {
+    /// The rule that refuses; [`Rule::Unknown`] where the answer is open, or figures are lost that would tell which of several.
+    pub rule: Rule,
+    /// How sure that is.
+    pub answer: Answer,
+    /// The figures on which an open answer depends, by their names in the report; `blocks` are the free blocks by order.
+    pub depends_on: Vec<&'static str>,
+    /// Pages free to the request: at most of a refusal, at least where it passes.
+    pub free: Figure,
+    /// Pages that would have to be: at least of a refusal, at most where it passes.
+    pub needed: Figure,
+    /// The mark, before what an urgent request may go below it.
+    pub mark: Figure,
 }
 
 /// The judgement on a zone.
@@ -58,22 +105,31 @@ pub struct ZoneVerdict {
     pub zone: String,
     /// Why the request could not use it, if it could not.
     pub excluded: Option<Excluded>,
-    /// What it would have said, or did.
-    pub rule: Rule,
-    /// Pages free to the request.
-    pub free: u64,
-    /// Pages that would have to be.
-    pub needed: u64,
-    /// The mark, before what an urgent request may go below it.
-    pub mark: u64,
+    /// What it said, or would have, against `min`.
+    #[serde(flatten)]
+    pub at_min: Judgement,
+    /// What it said to the last try before a kill, which is against `high`; of OOM reports only.
+    pub at_high: Option<Judgement>,
     /// The reserve against requests that could have used a higher zone.
-    pub reserve: u64,
+    pub reserve: Figure,
+    /// Pages of CMA among those free, which are not for this request.
+    pub cma: Figure,
     /// Pages that the zone has.
-    pub managed: u64,
-    /// The highest order of which it would have given a block.
+    pub managed: Figure,
+    /// The highest order of which it would have given a block for sure.
     pub gives_order: Option<u8>,
-    /// Whether figures of the zone cannot be read: what is said of it does not count.
+    /// Whether the row was cut, or figures of it cannot be read.
     pub is_damaged: bool,
+}
+
+impl ZoneVerdict {
+    /// The judgement against a mark.
+    pub fn at(&self, mark: Mark) -> &Judgement {
+        match (&self.at_high, mark) {
+            (Some(at_high), Mark::High) => at_high,
+            _ => &self.at_min,
+        }
+    }
 }
 
 /// What kept a request from memory that was there.
@@ -87,22 +143,21 @@ pub struct Confinement {
     pub hidden_pages: u64,
 }
 
-/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress. `None` is what the report does not
-/// say.
+/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NoProgress {
     /// Memory of files, which can be freed.
-    pub file: Option<u64>,
+    pub file: Figure,
     /// Slab that can be freed.
-    pub slab_reclaimable: Option<u64>,
+    pub slab_reclaimable: Figure,
     /// Anonymous memory; it can leave as far as there is swap.
-    pub anon: Option<u64>,
+    pub anon: Figure,
     /// Free swap.
     pub swap_free: Option<u64>,
     /// Slab that cannot be freed.
-    pub slab_unreclaimable: Option<u64>,
+    pub slab_unreclaimable: Figure,
     /// Locked.
-    pub unevictable: Option<u64>,
+    pub unevictable: Figure,
     /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
     pub unexplained: Option<u64>,
 }
@@ -112,6 +167,12 @@ pub struct NoProgress {
 pub struct Verdict {
     /// The rule that refused it in [`node`](Self::node) and [`zone`](Self::zone).
     pub rule: Rule,
+    /// How sure that is.
+    pub answer: Answer,
+    /// The mark that the rule is about: `high` where zones pass against `min`, and none does in the last try before a kill.
+    pub mark: Mark,
+    /// The figures on which an open answer depends.
+    pub depends_on: Vec<&'static str>,
     /// The node whose zone decides: of those that could be asked, the largest, or one with pages and no block.
     pub node: Option<u32>,
     /// Its zone.
@@ -135,32 +196,75 @@ impl Verdict {
         let mut rows: Vec<&ZoneRow> = report.zones.iter().collect();
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
         let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
-        let decisive = decisive(&judged);
-        let is_memcg = report.constraint.as_deref() == Some("CONSTRAINT_MEMCG")
-            || report.constraint.is_none()
-                && report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some());
-        let is_known = report.kind != Kind::Slub && report.order.is_some();
-        let is_asked = is_asked(report);
-        let rule = match decisive {
-            _ if is_memcg => Rule::Memcg,
-            _ if !is_asked => Rule::AreaTooLarge,
-            _ if !is_known => Rule::Unknown,
-            Some(zone) => zone.rule,
-            None => Rule::Unknown,
+        let (mark, decisive) = decisive(&judged);
+        // What refuses before any zone is asked.
+        let before = refuses_before(report, &judged);
+        let named = decisive.filter(|_| before.is_none());
+        let judgement = named.map(|zone| zone.at(mark));
+        let (rule, answer) = match (before, judgement) {
+            (Some(before), _) => before,
+            (None, Some(judgement)) => (judgement.rule, judgement.answer),
+            (None, None) => (Rule::Unknown, Answer::Open),
         };
-        let named = decisive.filter(|_| !is_memcg && is_known && is_asked);
+        let is_confined = before.is_none_or(|(rule, _)| rule == Rule::NoZone);
+        let is_killed = report.kind == Kind::Oom && rule != Rule::Memcg;
         Verdict {
             rule,
+            answer,
+            mark: if named.is_some() { mark } else { Mark::Min },
+            depends_on: judgement.map(|judgement| judgement.depends_on.clone()).unwrap_or_default(),
             node: named.map(|zone| zone.node),
             zone: named.map(|zone| zone.zone.clone()),
-            confined_by: confinement(&zones, &judged).filter(|_| !is_memcg && is_known && is_asked),
+            confined_by: confinement(&zones, &judged).filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
-            no_progress: (report.kind == Kind::Oom && !is_memcg && !report.nodes.is_empty())
-                .then(|| no_progress(&zones)),
+            no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }
     }
+}
+
+/// The rule that refuses before any zone is asked, if one does.
+fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answer)> {
+    let has_group = |memcg: &Memcg| memcg.limit.is_some() || memcg.path.is_some();
+    let is_memcg = match report.constraint.as_deref() {
+        Some("CONSTRAINT_MEMCG") => true,
+        Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
+        None => report.memcg.as_ref().is_some_and(has_group),
+    };
+    if is_memcg {
+        return Some((Rule::Memcg, Answer::Refused));
+    }
+    if report.group_of_cache().is_some() {
+        return Some((Rule::Memcg, Answer::Open));
+    }
+    if is_vmalloc_of_addresses(report) {
+        return Some((Rule::Addresses, Answer::Refused));
+    }
+    if !is_asked(report) {
+        return Some((Rule::AreaTooLarge, Answer::Refused));
+    }
+    if report.kind == Kind::Slub || report.order.is_none() {
+        return Some((Rule::Unknown, Answer::Open));
+    }
+    // The zones of the nodes to which a request is confined are all there.
+    let is_confined = matches!(
+        report.constraint.as_deref(),
+        Some("CONSTRAINT_CPUSET" | "CONSTRAINT_MEMORY_POLICY")
+    );
+    let has_none = !judged.is_empty() && judged.iter().all(|zone| zone.excluded.is_some());
+    (is_confined && has_none).then_some((Rule::NoZone, Answer::Refused))
+}
+
+/// Whether vmalloc lacked addresses, not pages. Before Linux 5.13 it tells the size alone if that is so, or if the area is larger
+/// than memory.
+pub(crate) fn is_vmalloc_of_addresses(report: &Report) -> bool {
+    let failed = report.failed.as_deref().unwrap_or_default();
+    let is_of_size =
+        failed.strip_suffix(" bytes").is_some_and(|bytes| bytes.parse::<u64>().is_ok());
+    failed.starts_with("vmap allocation")
+        || failed.contains("vm_struct allocation failed")
+        || is_of_size && report.ram_pages.is_some() && is_asked(report)
 }
 
 /// Whether any zone was asked: an area larger than all memory is refused before.
@@ -174,72 +278,186 @@ pub(crate) fn is_asked(report: &Report) -> bool {
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
-    let check = zones.check(zone);
-    let gives = |order: u8| zones.passes(zone, &WatermarkCheck { order: Order(order), ..check });
-    let is_known = zones.knows_reserve(zone);
+    let figures = zones.figures(zone, Mark::Min);
+    let check = zones.check(&figures, Side::Worst);
+    let gives = |order: u8| {
+        zones.passes_check(zone, &WatermarkCheck { order: Order(order), ..check }, Side::Worst)
+    };
+    // Of a sysrq and of a fault that asks anew there was no last try.
+    let report = zones.report;
+    let has_last_try = report.kind == Kind::Oom && report.order.is_some() && zones.gfp != Gfp::NONE;
     ZoneVerdict {
         node: zone.node,
         zone: zone.name.clone(),
         excluded: zones.excluded(zone),
-        rule: rule_of(zones, zone, &check),
-        free: check.free.0,
-        needed: zones.needed(&check).0,
-        mark: check.mark.0,
-        reserve: check.reserve.0,
-        managed: zones.managed(zone).0,
-        gives_order: (0..zone.blocks.len().max(1) as u8)
-            .rev()
-            .find(|&order| !zone.is_damaged && is_known && gives(order)),
+        at_min: judge(zones, zone, &figures),
+        at_high: has_last_try.then(|| judge(zones, zone, &zones.figures(zone, Mark::High))),
+        reserve: figures.reserve,
+        cma: figures.cma,
+        managed: zones.managed(zone),
+        gives_order: (0..zone.blocks.len().max(1) as u8).rev().find(|&order| gives(order)),
         is_damaged: zone.is_damaged,
     }
 }
 
-fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, check: &WatermarkCheck) -> Rule {
-    let has_pages = |changed: WatermarkCheck| zones.has_pages(&changed);
-    let lists = zone.blocks.len();
-    if zone.is_damaged {
-        Rule::Unknown
-    } else if check.order > Order(0) && lists > 0 && usize::from(check.order.0) >= lists {
-        Rule::OrderTooLarge
-    } else if zones.passes(zone, check) {
-        match zones.knows_reserve(zone) || zones.flags.contains(AllocFlags::NO_WATERMARKS) {
-            true => Rule::Passes,
-            false => Rule::Unknown,
+fn judge(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Judgement {
+    let answer = answer_of(zones, zone, figures);
+    let free = |side| figures.usable().if_good(side);
+    let needed = |side| zones.needed(figures, side);
+    let exact = |side| (Figure::exact(free(side)), Figure::exact(needed(side)));
+    let (free, needed) = match answer {
+        Answer::Refused => exact(Side::Best),
+        Answer::Passes => exact(Side::Worst),
+        Answer::Open => {
+            (figures.usable(), Figure::between(needed(Side::Best), needed(Side::Worst)))
         }
-    } else if has_pages(*check) {
-        if lists == 0 { Rule::Unknown } else { Rule::NoBlock }
-    } else if has_pages(WatermarkCheck { reserve: PageCount(0), ..*check }) {
+    };
+    Judgement {
+        rule: match answer {
+            Answer::Refused => rule_of(zones, zone, figures),
+            Answer::Passes => Rule::Passes,
+            Answer::Open => Rule::Unknown,
+        },
+        answer,
+        depends_on: match answer {
+            Answer::Open => depends_on(zones, zone, figures),
+            _ => Vec::new(),
+        },
+        free,
+        needed,
+        mark: figures.mark,
+    }
+}
+
+fn answer_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Answer {
+    let passes = |side| zones.passes(zone, figures, side);
+    match (passes(Side::Best), passes(Side::Worst)) {
+        (_, true) => Answer::Passes,
+        (true, false) => Answer::Open,
+        (false, false) => Answer::Refused,
+    }
+}
+
+/// The figures of which the worst alone refuses; else all that are open.
+fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'static str> {
+    let mut best = *figures;
+    for (_, figure, is_good) in best.named() {
+        *figure = Figure::exact(figure.bound(Side::Best, is_good));
+    }
+    let (mut open, mut alone) = (Vec::new(), Vec::new());
+    let mut of = *figures;
+    for (at, (name, figure, is_good)) in of.named().into_iter().enumerate() {
+        if figure.is_exact() {
+            continue;
+        }
+        open.push(name);
+        let mut changed = best;
+        *changed.named()[at].1 = Figure::exact(figure.bound(Side::Worst, is_good));
+        if !zones.passes(zone, &changed, Side::Best) {
+            alone.push(name);
+        }
+    }
+    // All figures at their best, and the blocks at their worst.
+    if !zone.has_all_blocks && !zones.passes(zone, &best, Side::Worst) {
+        open.push("blocks");
+        alone.push("blocks");
+    }
+    if alone.is_empty() { open } else { alone }
+}
+
+/// The rule that refuses with the best of the possible figures. Where a row lost some, it is known only if it refuses with the
+/// worst of those, too: several rules may refuse at once.
+fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
+    let best = rule_on(zones, figures, Side::Best);
+    let mut unprinted = *figures;
+    // The row ends with the pages of CMA, from 3.7 on.
+    if !zone.is_damaged && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
+        unprinted.urgent = Figure::exact(figures.urgent.least());
+        unprinted.boost = Figure::exact(figures.boost.most());
+    }
+    let worst = rule_on(zones, &unprinted, Side::Worst);
+    if best == worst { best } else { Rule::Unknown }
+}
+
+fn rule_on(zones: &Zones<'_>, figures: &Figures, side: Side) -> Rule {
+    let has_pages = |changed: &Figures| zones.has_pages(&zones.check(changed, side));
+    let none = Figure::exact(0);
+    let without_reserve = Figures { reserve: none, ..*figures };
+    let order = usize::from(figures.order.0);
+    if order > 0 && zones.lists().is_some_and(|lists| order >= lists) {
+        Rule::OrderTooLarge
+    } else if has_pages(figures) {
+        Rule::NoBlock
+    } else if has_pages(&without_reserve) {
         Rule::LowmemReserve
-    } else if has_pages(zones.check_without_highatomic(zone)) {
+    } else if has_pages(&Figures { urgent: none, ..*figures }) {
         Rule::HighatomicReserve
     } else {
         Rule::Watermark
     }
 }
 
-/// The zone that decides. Small ones, such as the 16 MiB below the addresses of old devices, refuse nearly everything
-/// nearly always: what has less than an eighth of the memory that could be asked is passed over.
-fn decisive(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
+/// The zone that decides, and the mark that it decides by. Small ones, such as the 16 MiB below the addresses of old devices,
+/// refuse nearly everything nearly always: what has less than an eighth of the memory that could be asked is passed over.
+fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
     let asked = || judged.iter().filter(|zone| zone.excluded.is_none());
-    if let Some(zone) = asked().find(|zone| zone.rule == Rule::Passes) {
-        return Some(zone);
-    }
-    let all: u64 = asked().map(|zone| zone.managed).fold(0, u64::saturating_add);
-    let large = || asked().filter(|zone| zone.managed >= all / 8);
-    let by_size = |zone: &&ZoneVerdict| zone.managed;
+    let is_refused_last = |zone: &ZoneVerdict| {
+        zone.at_high.as_ref().is_some_and(|at_high| at_high.answer == Answer::Refused)
+    };
+    let gives = |answer| asked().find(move |zone| zone.at_min.answer == answer);
+    let may_give = gives(Answer::Passes).or_else(|| open(judged));
+    let mark = match may_give {
+        Some(_) if asked().all(is_refused_last) => Mark::High,
+        Some(_) => return (Mark::Min, may_give),
+        None => Mark::Min,
+    };
+    let rule = |zone: &ZoneVerdict| zone.at(mark).rule;
+    let large = || asked().filter(|zone| is_large(judged, zone));
+    let by_size = |zone: &&ZoneVerdict| size(zone);
+    // What passes against `min` tells more than what is refused by both marks.
+    let passing =
+        large().rev().filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
     // The first of equals.
-    let blocked = large().filter(|zone| zone.rule == Rule::NoBlock).rev().max_by_key(by_size);
+    let blocked = large().filter(|zone| rule(zone) == Rule::NoBlock).rev().max_by_key(by_size);
     // A reserve decides where it is what keeps most of the memory.
-    let by_reserve =
-        |zone: &&ZoneVerdict| zone.rule != Rule::LowmemReserve || zone.reserve > zone.mark;
+    let by_reserve = |zone: &&ZoneVerdict| {
+        rule(zone) != Rule::LowmemReserve || zone.reserve.least() > zone.at(mark).mark.most()
+    };
     let largest = || large().rev().filter(by_reserve).max_by_key(by_size);
-    blocked.or_else(largest).or_else(|| large().rev().max_by_key(by_size))
+    let zone = passing.max_by_key(by_size).or(blocked).or_else(largest);
+    let zone = zone.or_else(|| large().rev().max_by_key(by_size));
+    let is_at_min = zone.is_some_and(|zone| zone.at_min.answer == Answer::Refused);
+    (if is_at_min { Mark::Min } else { mark }, zone)
+}
+
+/// The largest zone of which it is open whether it gives, unless it is small for sure.
+fn open(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
+    let is_open = |zone: &&ZoneVerdict| {
+        zone.excluded.is_none() && zone.at_min.answer == Answer::Open && is_large(judged, zone)
+    };
+    judged.iter().rev().filter(is_open).max_by_key(|zone| size(zone))
+}
+
+/// What is known of a zone's size.
+fn size(zone: &ZoneVerdict) -> u64 {
+    match zone.managed.most() {
+        u64::MAX => zone.managed.least(),
+        most => most,
+    }
+}
+
+/// Whether a zone has an eighth of the memory that could be asked, or may have.
+fn is_large(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> bool {
+    let asked = judged.iter().filter(|zone| zone.excluded.is_none());
+    let all = asked.map(size).fold(0, u64::saturating_add);
+    zone.managed.most() >= all / 8
 }
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {
     let report = zones.report;
     let hidden_pages = hidden_pages(report);
-    let beyond = judged.iter().find(|zone| zone.excluded.is_some() && zone.rule == Rule::Passes);
+    let beyond =
+        judged.iter().find(|zone| zone.excluded.is_some() && zone.at_min.rule == Rule::Passes);
     if let Some(zone) = beyond {
         let elsewhere = Some((zone.node, zone.zone.clone()));
         return Some(Confinement { by: zone.excluded?, elsewhere, hidden_pages });
@@ -262,32 +480,41 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
 /// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.
 pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let page = report.page_kib();
-    let shown: u64 =
-        report.zones.iter().map(|zone| zone.present / page).fold(0, u64::saturating_add);
+    let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
+    let shown = shown.fold(Figure::exact(0), Figure::plus);
     let ram = report.ram_pages.unwrap_or(0);
-    let hidden = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown) };
+    let hidden = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown.most()) };
     if hidden > ram / 64 { hidden } else { 0 }
 }
 
 fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let report = zones.report;
-    let sum = |of: &dyn Fn(&NodeRow) -> Option<u64>| sum_of(report.nodes.iter().map(of));
-    let pages = |pages: Option<u64>| pages.map(|pages| zones.kib(pages));
-    let (anon, file, unevictable) =
-        (sum(&|node| node.anon), sum(&|node| node.file), sum(&|node| node.unevictable));
-    let managed: u64 = report
-        .zones
-        .iter()
-        .map(|zone| zone.managed.unwrap_or(zone.present))
-        .fold(0, u64::saturating_add);
-    let free: u64 = report.zones.iter().map(|zone| zone.free).fold(0, u64::saturating_add);
-    let slab_reclaimable = pages(report.slab_reclaimable_pages);
-    let slab_unreclaimable = pages(report.slab_unreclaimable_pages);
+    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
+        report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
+    };
+    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
+        report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
+    };
+    let slab = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
+    let (anon, file, unevictable) = (
+        of_nodes(&|node| node.anon),
+        of_nodes(&|node| node.file),
+        of_nodes(&|node| node.unevictable),
+    );
+    let slab_reclaimable = slab(report.slab_reclaimable_pages);
+    let slab_unreclaimable = slab(report.slab_unreclaimable_pages);
+    let managed = of_zones(&|zone| match report.version() {
+        Some(version) if version < (3, 9) => zone.present,
+        _ => zone.managed,
+    });
     let pool = report.hugetlb.map_or(0, |(_, all)| all);
     // Locked memory and slab that can be freed are little where they are not told of.
-    let most = [anon, file, slab_unreclaimable].into_iter().collect::<Option<Vec<u64>>>();
-    let rest = [unevictable, slab_reclaimable, Some(free), Some(pool)].map(|kib| kib.unwrap_or(0));
-    let explained = most.map(|most| most.into_iter().chain(rest).fold(0, u64::saturating_add));
+    let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
+    let explained =
+        [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
+            .into_iter()
+            .chain([unevictable, slab_reclaimable].map(little))
+            .fold(Figure::exact(0), Figure::plus);
     NoProgress {
         file,
         slab_reclaimable,
@@ -295,7 +522,7 @@ fn no_progress(zones: &Zones<'_>) -> NoProgress {
         swap_free: report.swap_free,
         slab_unreclaimable,
         unevictable,
-        unexplained: explained.map(|explained| managed.saturating_sub(explained)),
+        unexplained: managed.minus(explained).known(),
     }
 }
 
@@ -316,23 +543,18 @@ fn rights(flags: AllocFlags) -> String {
     text
 }
 
-/// The types of blocks that the request may take, as letters of the report.
-pub(crate) fn takes_highatomic(flags: AllocFlags) -> bool {
-    flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM)
-}
-
 /// Blocks of at least the order, by whether the request may take them: (it may, it may not).
 pub(crate) fn large_blocks(zones: &Zones<'_>, zone: &ZoneRow) -> (u64, u64) {
     let from = usize::from(zones.order.0);
     let mut counts = (0_u64, 0_u64);
     for (order, blocks) in zone.blocks.iter().enumerate().skip(from) {
-        let usable = Migratetype::ALL.into_iter().filter(|migratetype| match migratetype {
-            Migratetype::HighAtomic => takes_highatomic(zones.flags),
-            other => other.is_mergeable(),
-        });
-        let mut usable =
-            usable.filter(|&migratetype| zones.has_block(zone, Order(order as u8), migratetype));
-        let side = if usable.next().is_some() { &mut counts.0 } else { &mut counts.1 };
+        let alone = ZoneRow {
+            blocks: zone.blocks[..=order].to_vec(),
+            has_all_blocks: true,
+            ..ZoneRow::default()
+        };
+        let may = zones.has_any_block(&alone, Order(order as u8), zones.flags, Side::Worst);
+        let side = if may { &mut counts.0 } else { &mut counts.1 };
         *side = side.saturating_add(blocks.count);
     }
     counts

@@ -3,10 +3,14 @@
 use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck, watermark_fast};
 use nearpage::{Gfp, Migratetype, Order, PageCount};
 
-use crate::report::{Report, ZoneRow};
+use crate::figure::{Figure, Side};
+use crate::report::{FreeBlocks, Report, ZoneRow};
 
 /// More pages than any machine has addresses for. Sums of figures of a damaged log stay sums.
 const PAGES_MOST: u64 = 1 << 52;
+
+/// More orders than any kernel has lists of.
+const ORDERS_MOST: usize = 32;
 
 /// Which zones a kernel was built with, lowest first. A report prints those that have memory; how many columns
 /// `lowmem_reserve[]` has says which others there are.
@@ -86,12 +90,11 @@ impl<'a> Zones<'a> {
 
     /// Whether a zone gives the request a block; `None` if the report lacks what would tell.
     fn gives(&self, zone: &ZoneRow) -> Option<bool> {
-        let check = self.check(zone);
-        let has_all = self.knows_reserve(zone) || self.flags.contains(AllocFlags::NO_WATERMARKS);
-        match self.passes(zone, &check) {
-            _ if zone.is_damaged => None,
-            true => has_all.then_some(true),
-            false => (!zone.blocks.is_empty() || !self.has_pages(&check)).then_some(false),
+        let figures = self.figures(zone, Mark::Min);
+        match (self.passes(zone, &figures, Side::Best), self.passes(zone, &figures, Side::Worst)) {
+            (true, true) => Some(true),
+            (false, _) => Some(false),
+            (true, false) => None,
         }
     }
 
@@ -103,8 +106,9 @@ impl<'a> Zones<'a> {
         }
     }
 
-    pub(crate) fn pages(&self, kib: u64) -> PageCount {
-        PageCount(kib / self.page_kib)
+    /// A figure in pages.
+    pub(crate) fn pages(&self, kib: Figure) -> Figure {
+        kib.map(|kib| (kib / self.page_kib).min(PAGES_MOST))
     }
 
     pub(crate) fn kib(&self, pages: u64) -> u64 {
@@ -139,48 +143,176 @@ impl<'a> Zones<'a> {
         self.names[self.highest()]
     }
 
-    pub(crate) fn managed(&self, zone: &ZoneRow) -> PageCount {
-        self.pages(zone.managed.unwrap_or(zone.present))
+    /// Pages that a zone has. Where the row does not say, there are as many as are free, and no more than are present.
+    pub(crate) fn managed(&self, zone: &ZoneRow) -> Figure {
+        let bounds = Figure::between(zone.free.least(), zone.present.most());
+        self.pages(if zone.managed.is_exact() { zone.managed } else { bounds })
     }
 
     pub(crate) fn may_use_cma(&self) -> bool {
         self.gfp.migratetype() == Some(Migratetype::Movable)
     }
 
-    /// The question whether the request gets a block of a zone, with the zone's numbers.
-    pub(crate) fn check(&self, zone: &ZoneRow) -> WatermarkCheck {
-        let cma = if self.may_use_cma() { 0 } else { zone.free_cma };
-        // What is reserved and not free is not to be subtracted twice.
-        let urgent =
-            self.pages(zone.free_highatomic.unwrap_or(zone.reserved_highatomic).min(zone.free));
-        let free = PageCount(self.pages(zone.free.saturating_sub(cma)).0.min(PAGES_MOST));
-        // Before 6.4 only who cannot wait had a right to it; the core's rule asks whether there is any right.
-        let is_kept = self.report.version().is_some_and(|version| version < (6, 4))
-            && !self.flags.intersects(AllocFlags::NON_BLOCK | AllocFlags::OOM);
-        let boost = self.pages(zone.boost.unwrap_or(0));
-        let min = PageCount(self.pages(zone.min).0.min(PAGES_MOST));
-        WatermarkCheck {
-            free: if is_kept { PageCount(free.0.saturating_sub(urgent.0)) } else { free },
-            free_high_atomic: if is_kept { PageCount(0) } else { urgent },
-            mark: min,
-            boost: PageCount(if self.ignores_boost() { boost.0.min(min.0) } else { 0 }),
-            reserve: PageCount(
-                zone.reserve.get(self.highest()).copied().unwrap_or(0).min(PAGES_MOST),
-            ),
-            order: self.order,
-            flags: self.flags,
+    /// Free pages of CMA: what the row says, or what the types of its free blocks leave open.
+    pub(crate) fn free_cma(&self, zone: &ZoneRow) -> Figure {
+        let is_before = self.report.version().is_some_and(|version| version < (3, 7));
+        match self.pages(zone.free_cma) {
+            said if said.is_exact() => said,
+            // They print none, and no types of blocks.
+            _ if is_before => Figure::exact(0),
+            said => said.and(self.pages_of(zone, 'C')),
         }
     }
 
-    /// Whether the reserve against the request is in the report. The highest zone that it may use has none against it.
-    pub(crate) fn knows_reserve(&self, zone: &ZoneRow) -> bool {
-        zone.reserve.len() > self.highest() || self.index(&zone.name) >= self.highest()
+    /// Pages in free blocks of a type, as far as the row of blocks goes. An order with several types has a block of each.
+    fn pages_of(&self, zone: &ZoneRow, letter: char) -> Figure {
+        let mut sum = Figure::exact(0);
+        for (order, blocks) in zone.blocks.iter().enumerate() {
+            let types = blocks.types.as_deref();
+            let others = types.map_or(0, |types| types.len().saturating_sub(1) as u64);
+            let others = others.min(blocks.count.saturating_sub(1));
+            let count = match types {
+                _ if blocks.count == 0 => Figure::exact(0),
+                Some(types) if !types.contains(letter) => Figure::exact(0),
+                Some(types) if types.len() == 1 => Figure::exact(blocks.count),
+                Some(_) => Figure::between(1, blocks.count - others),
+                None => Figure::between(0, blocks.count),
+            };
+            sum = sum.plus(count.map(|count| count.saturating_mul(1 << order.min(31))));
+        }
+        let free = self.pages(zone.free);
+        let most = if zone.has_all_blocks { sum.most() } else { free.most() };
+        Figure::between(sum.least(), most.max(sum.least()))
     }
 
-    /// The same question of a zone without the reserve for urgent requests.
-    pub(crate) fn check_without_highatomic(&self, zone: &ZoneRow) -> WatermarkCheck {
-        let without = ZoneRow { reserved_highatomic: 0, free_highatomic: None, ..zone.clone() };
-        self.check(&without)
+    /// Free pages that only urgent requests get.
+    ///
+    /// Kernels from 4.4 on reserve whole pageblocks, up to one of the zone's pages in a hundred and a pageblock, and print how
+    /// many from 5.5 on. Before 6.12 all of the reserve is left out, free or not; from then on what is free in it, which
+    /// those from 6.13 on print. The letter `H` in a row of blocks proves that there is a reserve.
+    fn urgent(&self, zone: &ZoneRow) -> Figure {
+        let version = self.report.version();
+        let reserved = self.pages(zone.reserved_highatomic);
+        if zone.free_highatomic.is_exact() {
+            return self.pages(zone.free_highatomic);
+        }
+        let has_letter =
+            |blocks: &FreeBlocks| blocks.types.as_ref().is_some_and(|types| types.contains('H'));
+        let has_some = zone.blocks.iter().any(has_letter);
+        let is_before = match version {
+            Some(version) => version < (4, 4),
+            // Kernels from 4.6 on print words.
+            None => self.report.mode.words.is_none(),
+        };
+        let reserved = match reserved.known() {
+            _ if is_before && !has_some => Figure::exact(0),
+            Some(_) => reserved,
+            None => {
+                // A pageblock has 2 MiB or more: 4 MiB where there are no huge pages, up to 512 MiB of pages of 64 KiB.
+                let least = (2048 / self.page_kib).max(1);
+                let most = match self.page_kib {
+                    4 if self.names.contains(&"DMA32") => 512,
+                    4 => 1024,
+                    _ => 8192,
+                };
+                let most = self
+                    .managed(zone)
+                    .map(|managed| (managed / 100).saturating_add(most).next_multiple_of(most));
+                Figure::between(if has_some { least } else { 0 }, most.most())
+            }
+        };
+        if version >= Some((6, 12)) {
+            // What is free of it is in blocks of that type.
+            return self.pages_of(zone, 'H').and(Figure::between(0, reserved.most()));
+        }
+        reserved
+    }
+
+    /// The boost within the marks: kernels from 5.0 on have one, and from 5.16 on print it.
+    ///
+    /// It is at most 1.5 times the `high` mark without it, or a pageblock. The marks lie as far apart as without it.
+    fn boost(&self, zone: &ZoneRow) -> Figure {
+        let (min, low) = (self.pages(zone.min), self.pages(zone.low));
+        let has_none = self.report.version().is_none_or(|version| version < (5, 0));
+        if zone.boost.is_exact() || has_none {
+            return if zone.boost.is_exact() { self.pages(zone.boost) } else { Figure::exact(0) };
+        }
+        let Some((min, low)) = min.known().zip(low.known()) else {
+            return Figure::between(0, min.most());
+        };
+        let step = low.saturating_sub(min);
+        // A quarter of `min` without a boost: that is what they are apart in a small zone.
+        if (min / 4).abs_diff(step) <= 1 {
+            return Figure::exact(0);
+        }
+        let most = (min.saturating_mul(3) / 5).saturating_add(step.saturating_mul(6) / 5);
+        Figure::between(0, most.max(1024).min(min))
+    }
+
+    /// Pages that a zone keeps from the request; the highest zone that it may use keeps none.
+    fn reserve(&self, zone: &ZoneRow) -> Figure {
+        match zone.reserve.get(self.highest()) {
+            Some(&kept) => Figure::exact(kept.min(PAGES_MOST)),
+            None if self.index(&zone.name) >= self.highest() => Figure::exact(0),
+            None => Figure::between(0, PAGES_MOST),
+        }
+    }
+
+    /// What decides whether the request gets a block of a zone.
+    pub(crate) fn figures(&self, zone: &ZoneRow, mark: Mark) -> Figures {
+        let is_last_try = mark == Mark::High;
+        // The last try before a kill has no rights, and counts no pages of CMA.
+        let flags = if is_last_try { AllocFlags::WMARK_HIGH } else { self.flags };
+        let cma = match self.may_use_cma() && !is_last_try {
+            true => Figure::exact(0),
+            false => self.free_cma(zone),
+        };
+        let boost = if self.ignores_boost() { self.boost(zone) } else { Figure::exact(0) };
+        let none = |figure: Figure| figure.map(|pages| pages.min(PAGES_MOST));
+        Figures {
+            free: none(self.pages(zone.free)),
+            cma: none(cma),
+            urgent: none(self.urgent(zone)),
+            mark: none(self.pages(if is_last_try { zone.high } else { zone.min })),
+            boost,
+            reserve: self.reserve(zone),
+            order: self.order,
+            flags,
+        }
+    }
+
+    /// The question whether the request gets a block of a zone, with the best or the worst of its figures.
+    pub(crate) fn check(&self, figures: &Figures, side: Side) -> WatermarkCheck {
+        let most = |pages: u64| pages.min(PAGES_MOST);
+        let urgent = most(figures.urgent.if_bad(side));
+        let kept = if self.keeps_urgent(figures) { urgent } else { 0 };
+        let taken = figures.cma.if_bad(side).saturating_add(kept);
+        let mark = most(figures.mark.if_bad(side));
+        WatermarkCheck {
+            free: PageCount(most(figures.free.if_good(side)).saturating_sub(taken)),
+            free_high_atomic: PageCount(urgent - kept),
+            mark: PageCount(mark),
+            boost: PageCount(most(figures.boost.if_good(side)).min(mark)),
+            reserve: PageCount(most(figures.reserve.if_bad(side))),
+            order: figures.order,
+            flags: figures.flags,
+        }
+    }
+
+    /// Before 6.4 only who is urgent and cannot wait (`__GFP_ATOMIC`) had a right to the reserve for urgent requests; the core's
+    /// rule asks whether there is any right.
+    fn keeps_urgent(&self, figures: &Figures) -> bool {
+        let atomic = AllocFlags::NON_BLOCK | AllocFlags::MIN_RESERVE;
+        self.report.version().is_some_and(|version| version < (6, 4))
+            && !figures.flags.contains(atomic)
+            && !figures.flags.contains(AllocFlags::OOM)
+    }
+
+    /// Pages that must be free for the request, whatever their blocks.
+    pub(crate) fn needed(&self, figures: &Figures, side: Side) -> u64 {
+        let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
+        let needed = self.check(figures, side).free_needed().0.saturating_add(kept);
+        if needed >= PAGES_MOST { u64::MAX } else { needed }
     }
 
     /// Whether urgent single pages are not held up by a boost: those that cannot wait from 5.9 on, all from 6.4 on.
@@ -192,13 +324,30 @@ impl<'a> Zones<'a> {
         }
     }
 
-    /// Whether a zone has a free block of exactly that order on lists of that type. Where types are not printed, any.
-    pub(crate) fn has_block(&self, zone: &ZoneRow, order: Order, migratetype: Migratetype) -> bool {
-        let Some(blocks) = zone.blocks.get(order.0 as usize).filter(|blocks| blocks.count > 0)
-        else {
-            return false;
+    /// How many orders have lists of free blocks: those of a row that has its end.
+    pub(crate) fn lists(&self) -> Option<usize> {
+        self.report
+            .zones
+            .iter()
+            .filter(|zone| zone.has_all_blocks)
+            .map(|zone| zone.blocks.len())
+            .max()
+    }
+
+    /// Whether a zone has a free block of an order on lists of that type. Where types are not printed, any; where the row of
+    /// blocks breaks off, in the best case.
+    fn has_block(
+        &self,
+        zone: &ZoneRow,
+        order: usize,
+        migratetype: Migratetype,
+        side: Side,
+    ) -> bool {
+        let Some(blocks) = zone.blocks.get(order) else {
+            let has_all = zone.has_all_blocks || self.lists().is_some_and(|lists| order >= lists);
+            let has_room = self.pages(zone.free).most() >= 1 << order.min(40);
+            return !has_all && has_room && side == Side::Best;
         };
-        let Some(types) = &blocks.types else { return true };
         let letters = match migratetype {
             Migratetype::Unmovable => "U",
             Migratetype::Movable if self.may_use_cma() => "MC",
@@ -208,29 +357,61 @@ impl<'a> Zones<'a> {
             Migratetype::HighAtomic => "H",
             Migratetype::Isolate => "I",
         };
-        types.contains(|letter| letters.contains(letter))
+        let is_of = |types: &String| types.contains(|letter| letters.contains(letter));
+        blocks.count > 0 && blocks.types.as_ref().is_none_or(is_of)
     }
 
-    /// Whether the request passes, with these numbers and the blocks of the zone.
-    pub(crate) fn passes(&self, zone: &ZoneRow, check: &WatermarkCheck) -> bool {
-        self.flags.contains(AllocFlags::NO_WATERMARKS) && self.has_any_block(zone, check.order)
-            || watermark_fast(check, |order, migratetype| self.has_block(zone, order, migratetype))
-                && self.passes_by_order(zone, check)
+    /// Whether a zone has a free block of at least that order for a request with these rights.
+    pub(crate) fn has_any_block(
+        &self,
+        zone: &ZoneRow,
+        order: Order,
+        flags: AllocFlags,
+        side: Side,
+    ) -> bool {
+        let takes = |migratetype: &Migratetype| match migratetype {
+            Migratetype::HighAtomic => flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM),
+            other => other.is_mergeable(),
+        };
+        (usize::from(order.0)..ORDERS_MOST).any(|order| {
+            let mut takes = Migratetype::ALL.into_iter().filter(takes);
+            takes.any(|migratetype| self.has_block(zone, order, migratetype, side))
+        })
+    }
+
+    /// Whether the request passes, with these figures and the blocks of the zone.
+    pub(crate) fn passes(&self, zone: &ZoneRow, figures: &Figures, side: Side) -> bool {
+        self.passes_check(zone, &self.check(figures, side), side)
+    }
+
+    pub(crate) fn passes_check(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
+        let ignores_marks = check.flags.contains(AllocFlags::NO_WATERMARKS);
+        let has_block =
+            || check.order == Order(0) || self.has_any_block(zone, check.order, check.flags, side);
+        ignores_marks && zone.free.if_good(side) > 0 && has_block()
+            || self.has_pages(check) && has_block() && self.passes_by_order(zone, check, side)
     }
 
     /// Kernels before 4.4 took the pages of smaller blocks away, order by order, and asked that what is left be more than the
     /// mark, halved for each order. A few large blocks were not enough then.
-    fn passes_by_order(&self, zone: &ZoneRow, check: &WatermarkCheck) -> bool {
+    fn passes_by_order(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
         let is_old = self.report.version().is_some_and(|version| version < (4, 4));
-        if !is_old || zone.blocks.is_empty() {
+        if !is_old {
             return true;
         }
         let request = check.order.pages().0;
         // What must be free is more than the mark and the reserve, and the block's other pages.
-        let mut mark = self.needed(check).0.saturating_sub(request.saturating_add(check.reserve.0));
+        let mut mark =
+            check.free_needed().0.saturating_sub(request.saturating_add(check.reserve.0));
         let mut left = check.free.0.saturating_sub(request - 1);
-        for (order, blocks) in zone.blocks.iter().enumerate().take(check.order.0.into()) {
-            left = left.saturating_sub(blocks.count.saturating_mul(1 << order));
+        for order in 0..usize::from(check.order.0) {
+            let blocks =
+                zone.blocks.get(order).map(|blocks| blocks.count.saturating_mul(1 << order));
+            left = match blocks {
+                Some(pages) => left.saturating_sub(pages),
+                None if zone.has_all_blocks || side == Side::Best => left,
+                None => 0,
+            };
             mark /= 2;
             if left <= mark {
                 return false;
@@ -239,19 +420,13 @@ impl<'a> Zones<'a> {
         true
     }
 
-    fn has_any_block(&self, zone: &ZoneRow, order: Order) -> bool {
-        let from = order.0 as usize;
-        zone.free > 0 && (from == 0 || zone.blocks.iter().skip(from).any(|blocks| blocks.count > 0))
-    }
-
     /// Whether enough pages are free, whatever their blocks.
     pub(crate) fn has_pages(&self, check: &WatermarkCheck) -> bool {
-        watermark_fast(check, |_, _| true)
-    }
-
-    /// Pages that must be free for the request, whatever their blocks.
-    pub(crate) fn needed(&self, check: &WatermarkCheck) -> PageCount {
-        check.free_needed()
+        // The core has lists up to order 10; some machines have more.
+        let is_larger = check.order > Order(10) && check.free >= check.free_needed();
+        is_larger
+            || check.flags.contains(AllocFlags::NO_WATERMARKS) && check.free.0 > 0
+            || watermark_fast(check, |_, _| true)
     }
 
     /// Why the request may not use a zone, if it may not.
@@ -274,6 +449,59 @@ impl<'a> Zones<'a> {
         } else {
             None
         }
+    }
+}
+
+/// The mark that a request has to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// `min`, or what is left of it for an urgent request.
+    Min,
+    /// `high`: the last try before the OOM killer ends somebody.
+    High,
+}
+
+impl Mark {
+    /// The name of the mark, as in JSON; names do not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mark::Min => "min",
+            Mark::High => "high",
+        }
+    }
+}
+
+/// What decides about a zone, in pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) free: Figure,
+    /// Free pages of CMA that the request may not use.
+    pub(crate) cma: Figure,
+    pub(crate) urgent: Figure,
+    pub(crate) mark: Figure,
+    pub(crate) boost: Figure,
+    pub(crate) reserve: Figure,
+    pub(crate) order: Order,
+    pub(crate) flags: AllocFlags,
+}
+
+impl Figures {
+    /// Pages free to the request, CMA taken off.
+    pub(crate) fn usable(&self) -> Figure {
+        self.free.minus(self.cma)
+    }
+
+    /// Each of them with the name that the report has for it, and whether much of it is good for a request.
+    pub(crate) fn named(&mut self) -> [(&'static str, &mut Figure, bool); 6] {
+        [
+            ("free", &mut self.free, true),
+            ("free_cma", &mut self.cma, false),
+            ("reserved_highatomic", &mut self.urgent, false),
+            (if self.flags.respects_min() { "min" } else { "high" }, &mut self.mark, false),
+            ("boost", &mut self.boost, true),
+            ("lowmem_reserve", &mut self.reserve, false),
+        ]
     }
 }
 

@@ -36,7 +36,7 @@ pub fn read_all(name: &str, content: impl Read) -> Result<Vec<u8>, LabError> {
     let mut bytes = Vec::new();
     let read = content.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     let read = read.and_then(|read| match read as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes"))),
+        true => Err(io::Error::other(format!("longer than {} MiB", FILE_BYTES_MAX >> 20))),
         false => Ok(()),
     });
     read.map_err(|error| LabError::Read { path: name.into(), error })?;

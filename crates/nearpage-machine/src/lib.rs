@@ -48,6 +48,7 @@
 mod beneath;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+mod created;
 mod description;
 #[cfg(feature = "serde")]
 mod document;
@@ -74,6 +75,7 @@ mod tree;
 pub mod work;
 
 pub use beneath::open_beneath;
+pub use created::{OutputFolder, Owner};
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
 pub use document::MachineDocument;

@@ -59,7 +59,7 @@ impl FileTree for FolderTree {
         if content.len() as u64 > FILE_BYTES_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("longer than {FILE_BYTES_MAX} bytes"),
+                format!("longer than {} MiB", FILE_BYTES_MAX >> 20),
             ));
         }
         Ok(Some(content))

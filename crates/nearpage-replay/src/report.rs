@@ -131,6 +131,8 @@ pub struct TraceFacts {
     pub unlogged_allocs: BTreeMap<String, i64>,
     /// Seconds of the window.
     pub window_seconds: f64,
+    /// Seconds of it without an event whose turns of CPUs are left out: in gaps of more than 1024 s all but the last 512 s.
+    pub unticked_seconds: f64,
     /// Whether the trace has the markers between which `before` and `after` were read; otherwise all of it is the window.
     pub has_markers: bool,
     /// Whether the window ends before the trace does; otherwise nothing is compared with `after`.
@@ -230,6 +232,7 @@ impl TraceFacts {
             unplaced_pages: outcome.left_out_pages,
             unlogged_allocs: unlogged.map(|(zone, count)| (zone.name(), *count)).collect(),
             window_seconds: survey.end_ns.saturating_sub(survey.begin_ns) as f64 / 1e9,
+            unticked_seconds: survey.unticked_ns as f64 / 1e9,
             has_markers: survey.has_window,
             is_whole: survey.is_whole,
             recorder_lost_events,

@@ -13,6 +13,7 @@ use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
+use crate::ticks;
 use crate::watch::Watch;
 use nearpage_trace::{Event, TraceEvent, read_trace};
 
@@ -27,6 +28,8 @@ pub(crate) struct Survey {
     pub(crate) begin_ns: u64,
     /// The time of its last one.
     pub(crate) end_ns: u64,
+    /// How much time without an event has no turns of CPUs.
+    pub(crate) unticked_ns: u64,
     /// The types that were asked for, by pageblock of the recorded machine.
     types: HashMap<u64, [u32; 3]>,
     /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
@@ -117,7 +120,7 @@ impl Survey {
                 let was_open = window.is_open;
                 if window.admits(&event.event) && !was_open {
                     survey.has_window = true;
-                    survey.begin_ns = event.time_ns;
+                    (survey.begin_ns, survey.end_ns) = (event.time_ns, event.time_ns);
                     survey.demands.clear();
                     survey.first_seen.clear();
                     survey.evidence.begin_window();
@@ -133,6 +136,9 @@ impl Survey {
                     }
                 }
                 if !window.is_over {
+                    if survey.has_window {
+                        survey.unticked_ns += ticks::left_out_ns(survey.end_ns, event.time_ns);
+                    }
                     survey.end_ns = event.time_ns;
                     survey.has_objects |= matches!(event.event, Event::ObjectAlloc { .. });
                 }

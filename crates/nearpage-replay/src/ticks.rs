@@ -31,10 +31,18 @@ const IDLE_LATE_NS: [u64; 3] = [LATE_NS, LATE_NS, 300_000_000];
 /// CPUs are this far apart.
 const SKEW_NS: u64 = 3 * TICK_NS;
 /// The longest time without an event in which each turn is done. Half of it empties any pageset that decays; what a
-/// longer one leaves out changes nothing. One damaged time stamp would otherwise be work for hours.
+/// longer one leaves out may move the turns behind the gap. One damaged time stamp would otherwise be work for hours.
 const GAP_NS: u64 = 512 * SECOND_NS;
 /// A time is rounded down to a whole second that is nearer than this.
 const DOWN_NS: u64 = SECOND_NS / 4;
+
+/// How much of the time between two events has no turns.
+pub(crate) fn left_out_ns(since_ns: u64, now_ns: u64) -> u64 {
+    match now_ns.saturating_sub(since_ns) {
+        gap_ns if gap_ns > 2 * GAP_NS => gap_ns - GAP_NS,
+        _ => 0,
+    }
+}
 
 /// When each CPU's work is due.
 #[derive(Clone, Debug)]
@@ -81,7 +89,7 @@ impl Ticks {
         if self.first_ns > now_ns && !is_own_due {
             return None;
         }
-        if now_ns.saturating_sub(self.first_ns) > 2 * GAP_NS {
+        if left_out_ns(self.first_ns, now_ns) > 0 {
             self.pass_gap(now_ns - GAP_NS);
         }
         let turns = self.turns.iter_mut();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use nearpage_explain::{Explanation, Helps, Rule, ZoneVerdict};
+use nearpage_explain::{Explanation, Paragraph};
 
 use crate::page::{Cell, Origin, page, table};
 
@@ -50,65 +50,13 @@ impl ExplainPage {
 }
 
 fn section(explanation: &Explanation) -> Markup {
-    let Explanation { report, verdict, remedies, unknown } = explanation;
-    let order = report.order.map_or("none".into(), |order| order.to_string());
-    let is_asked = verdict.rule != Rule::AreaTooLarge;
-    let rows: Vec<_> = verdict.zones.iter().take(64).map(|zone| row(zone, is_asked)).collect();
     html! {
         section {
-            h2 {
-                "line " (report.first_line) ": " (report.kind.name())
-                @if !report.whose().is_empty() { " of " (report.whose()) }
+            h2 { (explanation.head()) }
+            @for Paragraph { label, lines } in explanation.paragraphs() {
+                h3 { (label) }
+                ul { @for line in lines { li { (line) } } }
             }
-            p {
-                "Order " (order) ", " (report.mode.gfp) "; down to " (verdict.rights) "; zones up to " (verdict.highest_zone)
-                @if let Some(kernel) = &report.kernel { "; Linux " (kernel) }
-            }
-            p {
-                b { (verdict.rule.name()) }
-                @if let (Some(node), Some(zone)) = (verdict.node, &verdict.zone) { " in " (zone) " of node " (node) }
-                @if let Some(confinement) = &verdict.confined_by { ", confined by " (confinement.by.name()) }
-                @if let Some(victim) = &report.victim { "; " (victim.name) " was ended" }
-            }
-            (table(&["node", "zone", "says", "free", "needed", "min", "reserve"], &rows))
-            @if !remedies.is_empty() {
-                ul {
-                    @for remedy in remedies {
-                        li { b { (helps(remedy.helps)) } " " (remedy.text) }
-                    }
-                }
-            }
-            @for text in unknown { p { (text) } }
         }
     }
-}
-
-fn helps(helps: Helps) -> &'static str {
-    match helps {
-        Helps::Yes => "would help:",
-        Helps::No => "would not help:",
-        Helps::Unknown => "may help:",
-    }
-}
-
-fn row(zone: &ZoneVerdict, is_asked: bool) -> Vec<Cell> {
-    let says = match zone.excluded {
-        _ if !is_asked => "not asked".into(),
-        Some(by) => format!("not asked ({})", by.name()),
-        None => zone.rule.name().into(),
-    };
-    let number = |pages: u64| match zone.is_damaged {
-        true => Cell::from("unknown"),
-        false => Cell::number(pages.to_string()),
-    };
-    let zone_name = Cell::from(zone.zone.as_str());
-    vec![
-        Cell::number(zone.node.to_string()),
-        zone_name,
-        Cell::from(says.as_str()),
-        number(zone.free),
-        number(zone.needed),
-        number(zone.mark),
-        number(zone.reserve),
-    ]
 }

@@ -3,12 +3,13 @@
 //! A page takes its name when it is complete: [`PageFile::write`] writes beside it, and renames. So a reader finds the
 //! older page or the new one, and what stops the work earlier (an error, Ctrl-C, a full disk) leaves no file behind.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::shown;
+use nearpage_machine::{OutputFolder, Owner, shown};
 
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -47,24 +48,34 @@ pub struct PageFile {
     asked: PathBuf,
     /// The file itself, behind symbolic links.
     path: PathBuf,
+    owner: Option<Owner>,
+    is_for_all: bool,
 }
 
 impl PageFile {
     /// Checks that a page can be written to `path`, before the work that makes the page. No file is made, and an older
     /// one stays as it is.
     ///
-    /// `inputs` are files that the work reads; those that do not exist are passed over.
+    /// `inputs` are files that the work reads; those that do not exist are passed over. A new page is for its owner alone: it
+    /// may show what only root can read. An older one keeps those who may read it.
     ///
     /// # Errors
     ///
-    /// [`WriteError::Unwritable`]: `path` names a folder, or a place where no file can be made or written.
+    /// [`WriteError::Unwritable`]: `path` names a folder, a place where no file can be made or written, or what another user
+    /// may have planted in a folder that all may write.
     /// [`WriteError::IsInput`]: `path` is one of `inputs`, also under another name.
     pub fn at(path: &Path, inputs: &[&Path]) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
-        let file = PageFile { asked: path.into(), path: behind_links(path).map_err(unwritable)? };
+        if path.file_name().is_some() && path.symlink_metadata().is_ok() {
+            let planted =
+                OutputFolder::of(path, None).and_then(|(folder, name)| folder.check(&name));
+            planted.map_err(unwritable)?;
+        }
+        let (asked, behind) = (path.into(), behind_links(path).map_err(unwritable)?);
+        let file = PageFile { asked, path: behind, owner: None, is_for_all: false };
         let Ok(older) = fs::metadata(&file.path) else {
             // Only the file system can say whether a file may be made here.
-            Beside::of(&file.path, None).map_err(unwritable)?;
+            Beside::of(&file, None).map_err(unwritable)?;
             return Ok(file);
         };
         if let Some(input) = inputs.iter().find(|input| is_same_file(input, &older)) {
@@ -76,9 +87,21 @@ impl PageFile {
             OpenOptions::new().append(true).open(&file.path).map_err(unwritable)?;
         }
         if older.is_file() {
-            Beside::of(&file.path, Some(&older)).map_err(unwritable)?;
+            Beside::of(&file, Some(&older)).map_err(unwritable)?;
         }
         Ok(file)
+    }
+
+    /// A new page is for this user, who called `sudo`, where that user could have made it.
+    #[must_use]
+    pub fn owned_by(self, owner: Option<Owner>) -> PageFile {
+        PageFile { owner, ..self }
+    }
+
+    /// All may read a new page, as the process's mask allows: for collectors of metrics.
+    #[must_use]
+    pub fn for_all(self) -> PageFile {
+        PageFile { is_for_all: true, ..self }
     }
 
     /// Writes the page. The file has it completely, or is as it was before.
@@ -100,11 +123,11 @@ impl PageFile {
         if older.as_ref().is_some_and(|older| !older.is_file()) {
             return OpenOptions::new().write(true).open(&self.path)?.write_all(page.as_bytes());
         }
-        let mut beside = Beside::of(&self.path, older.as_ref())?;
+        let mut beside = Beside::of(self, older.as_ref())?;
         beside.file.write_all(page.as_bytes())?;
         // Some file systems say only here that they are full.
         beside.file.sync_all()?;
-        beside.rename_to(&self.path)
+        beside.take_name()
     }
 }
 
@@ -114,22 +137,26 @@ const NAMES_MOST: u32 = 64;
 /// An unfinished file in the folder of another. Dropped, it is removed.
 struct Beside {
     file: File,
-    path: PathBuf,
+    folder: OutputFolder,
+    part: OsString,
+    name: OsString,
 }
 
 impl Beside {
     /// A new file that may be read by whom the older one allows.
-    fn of(path: &Path, older: Option<&Metadata>) -> io::Result<Self> {
-        let no_name = || io::Error::from(io::ErrorKind::IsADirectory);
-        let name = path.file_name().ok_or_else(no_name)?;
+    fn of(page: &PageFile, older: Option<&Metadata>) -> io::Result<Self> {
+        let (folder, name) = OutputFolder::of(&page.path, page.owner)?;
         let mut numbers = 0..NAMES_MOST;
         loop {
-            let mut name = name.to_owned();
-            name.push(format!(".{}-{}.part", std::process::id(), numbers.start));
-            let path = path.with_file_name(name);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let mut part = name.clone();
+            part.push(format!(".{}-{}.part", std::process::id(), numbers.start));
+            let made = match page.is_for_all {
+                true => folder.create_for_all(&part),
+                false => folder.create(&part),
+            };
+            match made {
                 Ok(file) => {
-                    let beside = Self { file, path };
+                    let beside = Self { file, folder, part, name };
                     if let Some(older) = older {
                         beside.file.set_permissions(older.permissions())?;
                     }
@@ -147,16 +174,16 @@ impl Beside {
         }
     }
 
-    fn rename_to(self, path: &Path) -> io::Result<()> {
+    fn take_name(self) -> io::Result<()> {
         // Dropped after the rename, this finds no file to remove.
-        fs::rename(&self.path, path)
+        self.folder.rename(&self.part, &self.name)
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
         // Without an error to return, and with nothing that the next page needs.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.part);
     }
 }
 
@@ -203,6 +230,36 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(names(folder.path()), ["page.html"]);
+    }
+
+    #[test]
+    fn a_new_page_is_for_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        PageFile::at(&path, &[]).unwrap().write("page").unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::remove_file(&path).unwrap();
+        PageFile::at(&path, &[]).unwrap().for_all().write("page").unwrap();
+        fs::write(folder.path().join("as-always"), "").unwrap();
+        assert_eq!(mode(), fs::metadata(folder.path().join("as-always")).unwrap().mode() & 0o777);
+    }
+
+    /// Root does not follow a link of another user to its own files.
+    #[test]
+    fn a_planted_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("page.html"));
+        fs::write(&target, "precious").unwrap();
+        symlink(&target, &link).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        if std::os::unix::fs::lchown(&link, Some(12_345), None).is_err() {
+            eprintln!("SKIPPED: a_planted_link_is_refused: only root gives files away");
+            return;
+        }
+        let error = PageFile::at(&link, &[]).unwrap_err().to_string();
+        assert!(error.contains("of another user (uid 12345)"), "{error}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     }
 
     #[test]

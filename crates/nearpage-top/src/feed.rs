@@ -293,7 +293,7 @@ mod tests {
     /// Five minutes, in which a zone is below its mark from the second minute on to the third.
     fn tape(folder: &std::path::Path) -> Tape {
         let path = folder.join("tape");
-        let mut writer = TapeWriter::open(&path, None, "a box").unwrap();
+        let mut writer = TapeWriter::open(&path, None, None, "a box").unwrap();
         for second in 0..300 {
             let zone = ZoneSample {
                 zone: "Normal".into(),
@@ -343,7 +343,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tape");
         let sampler = Sampler::new(Box::new(MemoryTree::new("empty")));
-        let writer = TapeWriter::open(&path, None, "").unwrap();
+        let writer = TapeWriter::open(&path, None, None, "").unwrap();
         let mut turns = 0;
         let mut feed = Feed::live(sampler)
             .recorded(writer)

@@ -23,9 +23,11 @@ mod ring;
 mod source;
 mod trace_dat;
 
+use std::fs::File;
 use std::io::{self, Read};
 
 use perf_data::PerfData;
+pub(super) use source::DESCRIPTOR_BYTES;
 use source::Source;
 use trace_dat::TraceDat;
 
@@ -66,6 +68,28 @@ impl Kind {
             Kind::TraceDat => Box::new(Text::of(TraceDat::open(source)?)),
             Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
         })
+    }
+}
+
+/// What was taken from the rings of a running kernel, page by page, in a file.
+#[derive(Debug)]
+pub(super) struct Rings {
+    pub file: File,
+    pub page_bytes: u64,
+    /// CPUs, with the numbers of their pages in the file.
+    pub cpus: Vec<(u32, Vec<u32>)>,
+    /// The formats of the events, as `events/*/*/format` has them.
+    pub formats: Vec<Vec<u8>>,
+    /// Texts of `saved_cmdlines`; later ones hold.
+    pub tasks: Vec<Vec<u8>>,
+    /// Where the descriptor of frame 0 would be, if it is known.
+    pub descriptors: Option<u64>,
+}
+
+impl Rings {
+    /// Their text, in the order of time.
+    pub fn text(self) -> impl Read {
+        Text::of(TraceDat::taken(self))
     }
 }
 

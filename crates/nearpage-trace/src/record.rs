@@ -8,6 +8,9 @@
 //! A [`Recorder`] records a [`Target`] into an [`Output`]; a [`Control`] stops it from another thread or a handler of a
 //! signal. The recorder installs no handler itself.
 //!
+//! The kernel's rings are taken to a file when one is half full, as they are, so that memory is bounded however long it
+//! lasts; their text is made at the end. What a full ring loses is counted, and ends nothing.
+//!
 //! The recorder is in its own trace, so it does as little as it can while tracing is on. It forks nothing but the
 //! command, keeps its files open and has read them once, so that their buffers exist, and writes into memory that
 //! it has touched before. What changes slowly is read before tracing begins and after it ends.
@@ -28,6 +31,7 @@ mod meta;
 mod output;
 mod probes;
 mod recorder;
+mod rings;
 mod session;
 mod surroundings;
 mod system;
@@ -38,8 +42,8 @@ pub use control::Control;
 pub use error::{Kept, OutputError, RecordError};
 pub use instance::EventChoice;
 pub use output::Output;
-pub use recorder::{Recorded, Recorder};
-pub use session::{Ended, Progress};
+pub use recorder::{Limits, Recorded, Recorder};
+pub use session::{Ended, Gauge, Progress};
 pub use target::Target;
 
 #[cfg(doc)]

@@ -1,10 +1,11 @@
 //! A copy of a tree's files: a folder that stands in for `/` where a tool can be told to look elsewhere.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use nearpage_machine::shown;
+use nearpage_machine::{OutputFolder, shown};
 
 use crate::process::{ProcessError, ProcessTree};
 
@@ -67,11 +68,17 @@ impl ProcessCopy {
     ///
     /// # Errors
     ///
-    /// [`CopyError::NotEmpty`]: other files are there. [`CopyError::Write`]: it cannot be made.
+    /// [`CopyError::NotEmpty`]: other files are there. [`CopyError::Write`]: it cannot be made, or root would write into
+    /// another user's folder, where links may lead anywhere.
     pub fn new(process: ProcessTree, folder: impl Into<PathBuf>) -> Result<ProcessCopy, CopyError> {
         let folder = folder.into();
         let failed = |error| CopyError::Write { path: shown(&folder).to_string(), error };
         fs::create_dir_all(&folder).map_err(failed)?;
+        let uid = fs::metadata(&folder).map_err(failed)?.uid();
+        if rustix::process::geteuid().is_root() && uid != 0 {
+            let why = format!("the folder is of another user (uid {uid}); expected one of root's");
+            return Err(failed(io::Error::new(ErrorKind::PermissionDenied, why)));
+        }
         let is_empty = fs::read_dir(&folder).map_err(failed)?.next().is_none();
         if !is_empty && !folder.join(MARK).is_file() {
             return Err(CopyError::NotEmpty { path: shown(&folder).to_string() });
@@ -105,13 +112,17 @@ impl ProcessCopy {
 
     fn write_file(&self, name: &str, content: &[u8]) -> Result<(), CopyError> {
         let path = self.folder.join(name);
-        let beside = path.with_extension("nearpage-new");
         let write = || -> io::Result<()> {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            fs::write(&beside, content)?;
-            fs::rename(&beside, &path)
+            let (folder, name) = OutputFolder::of(&path, None)?;
+            let mut beside = name.clone();
+            beside.push(".nearpage-new");
+            // Of a copier that was killed.
+            let _ = folder.remove(&beside);
+            folder.create_for_all(&beside)?.write_all(content)?;
+            folder.rename(&beside, &name)
         };
         write().map_err(|error| CopyError::Write { path: shown(&path).to_string(), error })
     }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nearpage_machine::stats_socket::{HEAD_BYTES_MAX, Head, NOTE_NAME, NoAnswer, Peer, Request};
 use nearpage_machine::{FileTree, shown};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// How long an answer may take in all, and how long a process that gave none is not asked again.
@@ -53,6 +55,16 @@ pub enum ProcessError {
         /// Who serves.
         served_by: u32,
         /// Where.
+        path: String,
+    },
+    /// Another process listens at the socket that a process noted.
+    #[error(
+        "process {pid} notes the socket {path}, where another process listens: nothing was asked there"
+    )]
+    Elsewhere {
+        /// The process.
+        pid: u32,
+        /// The socket.
         path: String,
     },
     /// Nobody listens there, or not for this user.
@@ -106,6 +118,8 @@ impl From<ProcessError> for io::Error {
 pub struct ProcessTree {
     path: PathBuf,
     pid: Option<u32>,
+    /// The only process that is asked anything.
+    expected: Option<u32>,
     connection: RefCell<Option<UnixStream>>,
     /// Until when it is taken to be silent.
     silent_until: Cell<Option<Instant>>,
@@ -118,17 +132,21 @@ impl ProcessTree {
     ///
     /// [`ProcessError`]: nobody serves there, it is not for this user, or another program listens.
     pub fn connect(path: impl Into<PathBuf>) -> Result<ProcessTree, ProcessError> {
-        let path = path.into();
-        let (mut stream, pid) = connect_to(&path)?;
+        ProcessTree::connect_to(path.into(), None)
+    }
+
+    fn connect_to(path: PathBuf, expected: Option<u32>) -> Result<ProcessTree, ProcessError> {
+        let (mut stream, pid) = connect_to(&path, expected)?;
         // Another program that listens there is found out now.
         let answer = exchange(&mut stream, Request::Files);
         let connection = RefCell::new(Some(stream));
-        let tree = ProcessTree { path, pid, connection, silent_until: Cell::new(None) };
+        let tree = ProcessTree { path, pid, expected, connection, silent_until: Cell::new(None) };
         tree.told(answer)?;
         Ok(tree)
     }
 
-    /// The process with an id, by the note that it keeps for its readers.
+    /// The process with an id, by the note that it keeps for its readers. The note is its own word: nothing is said to
+    /// another process that listens there.
     ///
     /// # Errors
     ///
@@ -138,15 +156,13 @@ impl ProcessTree {
         // A container's process has another root.
         let inside = PathBuf::from(format!("/proc/{pid}/root"))
             .join(path.strip_prefix("/").unwrap_or(&path));
-        let tree = match ProcessTree::connect(&path) {
-            Err(ProcessError::Connect { .. }) if inside.exists() => ProcessTree::connect(inside)?,
-            tree => tree?,
-        };
-        match tree.pid {
-            Some(served_by) if served_by != pid => {
-                Err(ProcessError::Forked { pid, served_by, path: shown(&path).to_string() })
+        match ProcessTree::connect_to(path, Some(pid)) {
+            Err(ProcessError::Connect { .. } | ProcessError::Elsewhere { .. })
+                if inside.exists() =>
+            {
+                ProcessTree::connect_to(inside, Some(pid))
             }
-            _ => Ok(tree),
+            tree => tree,
         }
     }
 
@@ -212,7 +228,7 @@ impl ProcessTree {
             }
         }
         *connection = None;
-        let (mut stream, _) = connect_to(&self.path)?;
+        let (mut stream, _) = connect_to(&self.path, self.expected)?;
         let answer = exchange(&mut stream, request);
         if answer.is_ok() {
             *connection = Some(stream);
@@ -290,7 +306,11 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// Connects without waiting: who is stopped, and has many readers waiting, would keep this one for ever.
-fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
+/// Nothing is sent to another process than the expected one.
+fn connect_to(
+    path: &Path,
+    expected: Option<u32>,
+) -> Result<(UnixStream, Option<u32>), ProcessError> {
     let refused = |why: String| ProcessError::Connect { path: shown(path).to_string(), why };
     let address = SocketAddrUnix::new(path)
         .map_err(|_| refused("the path of a socket has 1 to 107 bytes".into()))?;
@@ -318,8 +338,13 @@ fn connect_to(path: &Path) -> Result<(UnixStream, Option<u32>), ProcessError> {
             _ => error.to_string(),
         })
     })?;
-    let pid = Peer::of(&stream).ok().and_then(|peer| peer.pid);
-    Ok((stream, pid))
+    let found = Peer::of(&stream).ok().and_then(|peer| peer.pid);
+    let Some(pid) = expected.filter(|pid| found != Some(*pid)) else { return Ok((stream, found)) };
+    let path = shown(path).to_string();
+    Err(match found.filter(|served_by| parent(pid) == Some(*served_by)) {
+        Some(served_by) => ProcessError::Forked { pid, served_by, path },
+        None => ProcessError::Elsewhere { pid, path },
+    })
 }
 
 /// A stream that is read until an instant: whoever sends a byte now and then keeps nobody.
@@ -388,10 +413,26 @@ fn noted_path(pid: u32) -> Result<PathBuf, ProcessError> {
             continue;
         }
         let mut path = Vec::new();
-        fs::File::open(entry.path())
-            .and_then(|file| file.take(4096).read_to_end(&mut path))
-            .map_err(told)?;
+        let file = open_note(&entry.path()).map_err(told)?;
+        file.take(4096).read_to_end(&mut path).map_err(told)?;
         return Ok(OsString::from_vec(path).into());
     }
     Err(ProcessError::NotServed { pid })
+}
+
+/// Opens what a process holds open, if that is a file of memory: the process may have put a device there since its name was
+/// read.
+fn open_note(path: &Path) -> io::Result<fs::File> {
+    let held = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fstat(&held)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || found.st_nlink != 0 {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "its note is no file of memory"));
+    }
+    fs::File::open(format!("/proc/self/fd/{}", held.as_raw_fd()))
+}
+
+/// The process that a process was forked from.
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }

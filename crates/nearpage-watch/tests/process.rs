@@ -80,6 +80,28 @@ fn a_process_is_found_by_its_id() {
     );
 }
 
+/// A note is what its process says: it may name the socket of another program, which must hear nothing of it.
+#[test]
+fn another_process_at_a_noted_socket_is_asked_nothing() {
+    let place = place();
+    let listener = UnixListener::bind(&place.path).unwrap();
+    let heard = thread::spawn(move || {
+        let mut text = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut text).unwrap();
+        text
+    });
+    let note = rustix::fs::memfd_create("nearpage-stats", rustix::fs::MemfdFlags::empty()).unwrap();
+    rustix::io::write(&note, place.path.as_os_str().as_encoded_bytes()).unwrap();
+    // It inherits the note, and pretends to serve where this process does.
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    drop(note);
+    let error = ProcessTree::of_process(child.id()).unwrap_err();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(matches!(error, ProcessError::Forked { .. }), "{error}");
+    assert_eq!(heard.join().unwrap(), b"");
+}
+
 #[test]
 fn a_connection_that_was_dropped_is_made_anew() {
     let (memory, place) = (memory(), place());

@@ -68,7 +68,10 @@ impl PageSource for BareStacks {
     }
 
     fn runs(&self, work: Work) -> bool {
-        matches!(work, Work::Pair { .. } | Work::Fill { .. } | Work::Bulk { .. })
+        matches!(
+            work,
+            Work::Pair { .. } | Work::Fill { .. } | Work::Replace { .. } | Work::Bulk { .. }
+        )
     }
 }
 

@@ -79,14 +79,15 @@ struct MallocArguments {
 
 /// Allocates and frees pages with all allocators.
 ///
-/// Times are nanoseconds per page; per allocation and free together in `pair`, `order9_pair` and
+/// Times are nanoseconds per page; per allocation and free together in `pair`, `order9_pair`, `replace` and
 /// `cross`. With several threads they are wall time x threads / operations. Medians are over rounds in
 /// which all allocators take turns. nearpage and the peers with a pool have 2 GiB of address range;
-/// about 5 GiB of memory are used in all.
+/// about 5 GiB of memory are used in all. Those that never touch their pages fill ten times as many too, in 10 GiB of
+/// address range: others would need as much memory.
 ///
 /// The JSON is {"schema": 1, "machine": {...}, "rows": [...], "resident": [...], "facts": [...],
 /// "absent": [...]}. A row has `bench`, `allocator`, `threads`, `n` (pages per call in `single_*` and
-/// `bulk_*`, pages held in `fill` and `free_*`, else 1), `ns_median`, `ns_min`, `ns_max`. There is no `ns_p99` as
+/// `bulk_*`, pages held in `fill`, `free_*` and `replace`, else 1), `ns_median`, `ns_min`, `ns_max`. There is no `ns_p99` as
 /// in `nearpage bench`: a round is one measurement, not divided into samples. `resident` has,
 /// by `allocator`, `resident_bytes` and `beside_pages_bytes` with `pages` pages given out and not
 /// touched by their user. `absent` says which allocators did not take part, and why. With --check,

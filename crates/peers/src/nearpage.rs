@@ -12,7 +12,7 @@ use crate::contestant::{Contestant, enlist};
 use crate::fact::Fact;
 use crate::footprint;
 use crate::peers::Entry;
-use crate::region::POOL_PAGES;
+use crate::region::{LARGE_PAGES, POOL_PAGES};
 use crate::source::{HUGE_PAGE, PAGE, PAGE_BYTES, PageSource};
 use crate::task::Work;
 
@@ -27,6 +27,17 @@ pub fn all() -> Vec<Entry> {
     ]
 }
 
+/// Those that fill [`LARGE_PAGES`] at most.
+pub fn large() -> Vec<Entry> {
+    vec![
+        Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) },
+        Entry {
+            name: "nearpage-0.1",
+            build: || build_of(builder()?.model(Model::NEARPAGE_0_1), LARGE_PAGES),
+        },
+    ]
+}
+
 /// A memory as the environment asks for it.
 pub fn builder() -> Result<MemoryBuilder, String> {
     MemoryBuilder::from_env().map_err(|error| error.to_string())
@@ -35,7 +46,11 @@ pub fn builder() -> Result<MemoryBuilder, String> {
 struct Nearpage(Memory);
 
 fn build(builder: MemoryBuilder) -> Result<Box<dyn Contestant>, String> {
-    let bytes = (POOL_PAGES * PAGE_BYTES) as u64;
+    build_of(builder, POOL_PAGES)
+}
+
+fn build_of(builder: MemoryBuilder, pages: usize) -> Result<Box<dyn Contestant>, String> {
+    let bytes = (pages * PAGE_BYTES) as u64;
     let memory = builder.bytes_per_node(bytes).build().map_err(|error| error.to_string())?;
     Ok(enlist(Nearpage(memory)))
 }

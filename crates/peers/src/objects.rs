@@ -134,6 +134,7 @@ mod tests {
             sample: Duration::from_micros(50),
             cross: Duration::from_micros(50),
             fill_pages: 1000,
+            large_pages: 1000,
             batch_max: 512,
         },
         objects: 10_000,

@@ -68,7 +68,13 @@ pub fn run(effort: &Effort) -> io::Result<Run> {
         field.admit(entry, &workers, effort)?;
     }
     let facts = nearpage::facts();
-    let rows = field.compete(&workers, effort);
+    let mut rows = field.compete(&Work::all(workers.count(), effort), &workers, effort);
+    let mut large = Field::default();
+    for entry in nearpage::large().into_iter().chain(peers::large()) {
+        large.enter(entry, &workers);
+    }
+    rows.extend(large.compete(&Work::large(workers.count()), &workers, effort));
+    field.absent.extend(large.absent);
     Ok(Run { machine, rows, resident: field.resident, facts, absent: field.absent })
 }
 
@@ -102,8 +108,18 @@ impl Field {
         Ok(())
     }
 
-    fn compete(&self, workers: &Workers, effort: &Effort) -> Vec<Row> {
-        let works = Work::all(workers.count(), effort);
+    /// Without a look at its memory.
+    fn enter(&mut self, entry: peers::Entry, workers: &Workers) {
+        match (entry.build)() {
+            Ok(contestant) => {
+                contestant.enter(workers);
+                self.contestants.push((entry.name, contestant));
+            }
+            Err(reason) => self.absent.push(Absent { allocator: entry.name, reason }),
+        }
+    }
+
+    fn compete(&self, works: &[Work], workers: &Workers, effort: &Effort) -> Vec<Row> {
         let count = self.contestants.len();
         let progress = progress_bar((effort.rounds + 1) * works.len() * count);
         let mut samples = Samples::default();
@@ -147,6 +163,7 @@ mod tests {
         sample: Duration::from_micros(50),
         cross: Duration::from_micros(50),
         fill_pages: 1000,
+        large_pages: 10_000,
         batch_max: 512,
     };
 
@@ -159,19 +176,30 @@ mod tests {
         }
     }
 
+    /// Those that hold many more pages have memories of their own, and so do not all others.
+    fn is_large(row: &&Row) -> bool {
+        row.n == TINY.large_pages
+    }
+
     #[test]
     fn every_allocator_has_every_row_that_it_can_have() {
         let run = run(&TINY).expect("a run");
-        let keys: BTreeSet<_> = run.rows.iter().map(Row::key).collect();
+        let keys: BTreeSet<_> =
+            run.rows.iter().filter(|row| !is_large(row)).map(Row::key).collect();
         let series = task::series(TINY.batch_max).count();
-        assert_eq!(keys.len(), if run.machine.cpus > 1 { 10 + 6 * series } else { 5 + 4 * series });
+        assert_eq!(keys.len(), if run.machine.cpus > 1 { 12 + 6 * series } else { 6 + 4 * series });
         for name in peers::all().iter().map(|entry| entry.name) {
-            let rows = run.rows.iter().filter(|row| row.allocator == name);
+            let rows = run.rows.iter().filter(|row| row.allocator == name && !is_large(row));
             let has: BTreeSet<_> = rows.map(Row::key).collect();
             let absent = run.absent.iter().any(|absent| absent.allocator == name);
             let can = keys.iter().copied().filter(|key| !absent && can(name, key.bench)).collect();
             assert_eq!(has, can, "{name}");
         }
+        let large: BTreeSet<_> =
+            run.rows.iter().filter(is_large).map(|row| row.allocator).collect();
+        assert_eq!(large, BTreeSet::from(["bitmap-allocator", "nearpage", "nearpage-0.1"]));
+        let count = run.rows.iter().filter(is_large).count();
+        assert_eq!(count, 3 * 3 * run.machine.cpus.min(2));
         assert!(run.absent.iter().all(|absent| absent.allocator == "dpdk"), "{:?}", run.absent);
         assert!(run.rows.iter().all(|row| row.ns_median >= 0.0 && row.ns_median.is_finite()));
         assert!(run.resident.iter().all(|resident| resident.footprint.pages == TINY.fill_pages));

@@ -9,6 +9,9 @@ use crate::source::{HUGE_PAGE, PAGE_BYTES, block_bytes};
 /// Pages that each such peer manages: 2 GiB, as nearpage's node has.
 pub const POOL_PAGES: usize = 524_288;
 
+/// Pages of those that hold more: 10 GiB.
+pub const LARGE_PAGES: usize = 5 * POOL_PAGES;
+
 /// A range of [`POOL_PAGES`] pages, aligned to 2 MiB, with room in front of it; never unmapped.
 pub struct Region {
     first: usize,

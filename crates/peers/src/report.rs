@@ -10,6 +10,7 @@ use crate::check::Verdict;
 use crate::machine::Machine;
 use crate::pages::{Resident, Run};
 use crate::sample::{Bench, Row};
+use crate::source::Role;
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -43,12 +44,14 @@ pub fn json(
 pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::Result<()> {
     write_machine(out, &run.machine)?;
     for bench in Bench::ALL {
-        let threads: BTreeSet<usize> = of_bench(run, bench).map(|row| row.threads).collect();
-        for threads in threads {
-            let rows: Vec<&Row> =
-                of_bench(run, bench).filter(|row| row.threads == threads).collect();
-            writeln!(out, "\n{}", title(bench, threads, &rows))?;
-            let table = if bench.is_series() { series_table(&rows) } else { table(&rows) };
+        let tables: BTreeSet<_> = of_bench(run, bench).map(table_of).collect();
+        for key in tables {
+            let rows: Vec<&Row> = of_bench(run, bench).filter(|row| table_of(row) == key).collect();
+            writeln!(out, "\n{}", title(bench, key.0, &rows))?;
+            let mut table = if bench.is_series() { series_table(&rows) } else { table(&rows) };
+            for absent in absent(run, &rows) {
+                table.add_row([absent, "was not there"]);
+            }
             writeln!(out, "{table}")?;
         }
     }
@@ -62,6 +65,22 @@ pub fn text(out: &mut impl Write, run: &Run, checks: Option<&[Verdict]>) -> io::
         writeln!(out, "{}: {}", fact.name, fact.value)?;
     }
     checks.map_or(Ok(()), |checks| write_checks(out, checks))
+}
+
+/// Rows of one series, or of so many pages held, share a table with those of as many threads.
+fn table_of(row: &Row) -> (usize, usize) {
+    (row.threads, if row.bench.is_series() { 0 } else { row.n })
+}
+
+/// Allocators that would be in a table, had they taken part; the reason stands at the end.
+fn absent<'a>(run: &'a Run, rows: &[&Row]) -> impl Iterator<Item = &'a str> {
+    let has = |role| rows.iter().any(|row| Role::of(row.allocator) == role);
+    // Memories that hold many more pages are not everybody's, and have no floor of the harness beside them.
+    let is_everybodys = has(Role::Limit) || (has(Role::Peer) && rows[0].bench.is_of_objects());
+    // A pool of pages has no blocks of order 9.
+    let has_pools = rows[0].bench != Bench::Order9Pair;
+    let names = run.absent.iter().map(|absent| absent.allocator);
+    names.filter(move |name| is_everybodys && (has_pools || Role::of(name) != Role::Pool))
 }
 
 fn of_bench(run: &Run, bench: Bench) -> impl Iterator<Item = &Row> {
@@ -89,6 +108,10 @@ fn title(bench: Bench, threads: usize, rows: &[&Row]) -> String {
     let plural = if threads == 1 { "" } else { "s" };
     let what = match bench {
         Bench::Pair | Bench::Order9Pair | Bench::Cross => "ns per allocation and free".to_owned(),
+        Bench::Replace => {
+            let pages = rows.first().map_or(0, |row| row.n);
+            format!("ns per free and allocation, {pages} pages")
+        }
         Bench::ObjPair => "median ns per allocation and free, by bytes".to_owned(),
         Bench::ObjFill | Bench::ObjFreeRandom => "ns per object of 64 bytes".to_owned(),
         _ if bench.is_of_objects() => "ns per allocation and free, 64 bytes".to_owned(),
@@ -193,5 +216,54 @@ pub fn nanoseconds(ns: f64) -> String {
         ..10.0 => format!("{ns:.2}"),
         ..1000.0 => format!("{ns:.1}"),
         _ => format!("{ns:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::Absent;
+
+    fn row(bench: Bench, allocator: &'static str, n: usize) -> Row {
+        Row { bench, allocator, threads: 1, n, ns_median: 4.0, ns_min: 3.0, ns_max: 5.0 }
+    }
+
+    /// A table says who was not there, as far as he could have been in it; numbers of pages have tables of their own.
+    #[test]
+    fn tables_tell_who_was_not_there() {
+        let rows = vec![
+            row(Bench::Pair, "nearpage", 1),
+            row(Bench::Pair, "harness-floor", 1),
+            row(Bench::Order9Pair, "nearpage", 1),
+            row(Bench::Order9Pair, "harness-floor", 1),
+            row(Bench::Fill, "nearpage", 200),
+            row(Bench::Fill, "harness-floor", 200),
+            row(Bench::Fill, "nearpage", 2000),
+            row(Bench::BulkAlloc, "nearpage", 1),
+            row(Bench::BulkAlloc, "nearpage", 4),
+            row(Bench::BulkAlloc, "harness-floor", 1),
+        ];
+        let absent = vec![Absent { allocator: "dpdk", reason: "it is not installed".into() }];
+        let machine = Machine::this();
+        let run = Run { machine, rows, resident: Vec::new(), facts: Vec::new(), absent };
+        let mut out = Vec::new();
+        text(&mut out, &run, None).expect("memory takes all");
+        let text = String::from_utf8(out).expect("text");
+        let tables: Vec<(&str, bool)> = text
+            .split("\n\n")
+            .filter_map(|part| part.split_once(": ").filter(|(title, _)| title.contains("thread")))
+            .map(|(title, table)| {
+                (title, table.contains("dpdk") && table.contains("was not there"))
+            })
+            .collect();
+        let expected = [
+            ("pair, 1 thread", true),
+            ("order9_pair, 1 thread", false),
+            ("fill, 1 thread", true),
+            ("fill, 1 thread", false),
+            ("bulk_alloc, 1 thread", true),
+        ];
+        assert_eq!(tables, expected, "{text}");
+        assert!(text.contains("\ndpdk did not take part: it is not installed\n"), "{text}");
     }
 }

@@ -18,6 +18,8 @@ pub enum Bench {
     FreeLifo,
     /// The same freed in random order.
     FreeRandom,
+    /// Of many pages that are held, one chosen at random is freed and another allocated.
+    Replace,
     /// Pages allocated on one CPU and freed on the other.
     Cross,
     /// One 2 MiB block allocated and freed, again and again.
@@ -48,12 +50,13 @@ pub enum Bench {
 
 impl Bench {
     /// All benchmarks, in the order of the report.
-    pub const ALL: [Bench; 17] = [
+    pub const ALL: [Bench; 18] = [
         Bench::Pair,
         Bench::Order9Pair,
         Bench::Fill,
         Bench::FreeLifo,
         Bench::FreeRandom,
+        Bench::Replace,
         Bench::Cross,
         Bench::SingleAlloc,
         Bench::SingleFree,
@@ -75,6 +78,7 @@ impl Bench {
             Bench::Fill => "fill",
             Bench::FreeLifo => "free_lifo",
             Bench::FreeRandom => "free_random",
+            Bench::Replace => "replace",
             Bench::Cross => "cross",
             Bench::Order9Pair => "order9_pair",
             Bench::SingleAlloc => "single_alloc",
@@ -116,7 +120,7 @@ pub struct Key {
     pub bench: Bench,
     /// Threads at work, each on a CPU of its own.
     pub threads: usize,
-    /// Pages per call in a series, pages held in `fill` and `free_*`, else 1.
+    /// Pages per call in a series, pages held in `fill`, `free_*` and `replace`, else 1.
     pub n: usize,
 }
 
@@ -125,7 +129,7 @@ pub struct Key {
 pub struct Sample {
     /// What it is of.
     pub key: Key,
-    /// Nanoseconds per page, or per allocation and free together in pairs and `cross`.
+    /// Nanoseconds per page, or per allocation and free together in pairs, `replace` and `cross`.
     pub ns: f64,
 }
 

@@ -11,6 +11,10 @@ pub enum Work {
     HugePair,
     /// Many pages held, and freed in both orders.
     Fill { threads: usize },
+    /// The same with ten times as many, in memories of their own.
+    LargeFill { threads: usize },
+    /// Of many pages that are held, one replaced by another, at random.
+    Replace { threads: usize },
     /// Pages allocated on one CPU and freed on another.
     Cross,
     /// `n` pages at a time, page by page.
@@ -20,12 +24,17 @@ pub enum Work {
 }
 
 impl Work {
-    /// All work on a machine where `cpus` threads can run side by side.
+    /// The work of memories that hold [`Effort::large_pages`].
+    pub fn large(cpus: usize) -> Vec<Work> {
+        (1..=cpus).map(|threads| Work::LargeFill { threads }).collect()
+    }
+
+    /// All other work on a machine where `cpus` threads can run side by side.
     pub fn all(cpus: usize, effort: &Effort) -> Vec<Work> {
         let series = || series(effort.batch_max);
         let mut all = vec![Work::HugePair];
         for threads in 1..=cpus {
-            all.extend([Work::Pair { threads }, Work::Fill { threads }]);
+            all.extend([Work::Pair { threads }, Work::Fill { threads }, Work::Replace { threads }]);
             all.extend(series().map(|n| Work::Bulk { threads, n }));
         }
         all.extend(series().map(|n| Work::Single { n }));

@@ -12,8 +12,10 @@ pub struct Effort {
     pub sample: Duration,
     /// How long `cross` lasts at least, after it has settled.
     pub cross: Duration,
-    /// Pages held in `fill` and `free_*`, by all threads together.
+    /// Pages held in `fill`, `free_*` and `replace`, by all threads together.
     pub fill_pages: usize,
+    /// Pages held in `fill` and `free_*` by allocators that never touch their pages, in memories of their own.
+    pub large_pages: usize,
     /// The largest number of pages per call; the series are the powers of two up to it, and 3.
     pub batch_max: usize,
 }
@@ -25,6 +27,7 @@ impl Effort {
         sample: Duration::from_millis(2),
         cross: Duration::from_millis(20),
         fill_pages: 200_000,
+        large_pages: 2_000_000,
         batch_max: 16_384,
     };
 }

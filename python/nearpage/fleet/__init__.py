@@ -60,6 +60,20 @@ is null. All are int64, but for ``kept_pages_mean``, ``whole_mean`` and ``second
 ``seconds``                  time of the trace from its first event to its last
 ===========================  ===================================================================================
 
+Where a row comes from:
+
+===========================  ===================================================================================
+``rules``                    the rules that ``model`` named; of ``auto`` those of the recording's kernel
+``start``                    ``likely`` for seed 0, ``drawn`` for others
+``fidelity``                 the score of the replay under the recorded kernel's rules, in percent
+``error_percent_…``          of ``holds``, ``holds_refill``, ``holds_drain``, ``operations`` and ``kept_pages_mean``: how much more
+                             (below 0: less) that replay predicts than the kernel logged; null if it logged nothing. Of
+                             ``holds`` kernels log those to refill and to drain
+``host``, ``service``        whose recording it is; null if that is not known
+``twin_of``, ``name``        of twins the name of the recording that they were made up after; the recording's own name
+``first_…``                  each figure as the first pass has it, from the recorded start
+===========================  ===================================================================================
+
 More columns may follow these. Rows of several versions are never mixed silently: :meth:`Store.results` has those of this version
 unless others are asked for.
 """

@@ -15,6 +15,9 @@ __all__ = ["COLUMNS", "FORMAT", "SCHEMA", "is_later", "read_entry", "sorted_tabl
 #: What an entry says that it is.
 FORMAT = "nearpage-entry 1"
 
+#: Seconds since 1970, by the clock of the host.
+_TIME = pa.timestamp("s", "UTC")
+
 #: The columns of the catalogue: a name, a type, and what it means.
 COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "hash": (pa.string(), "SHA-256 of the unpacked content"),
@@ -40,13 +43,26 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "events_bytes": (pa.int64(), "the size of the events in Parquet"),
     "redacted": (pa.bool_(), "whether names are hashed"),
     "version": (pa.string(), "the version of nearpage that took it in"),
+    "quantities": (pa.string(), "JSON: what the kernel logged by name, [predicted, recorded, least and most of all starts]"),
+    "name": (pa.string(), "what the recording calls itself"),
+    "twin_of": (pa.string(), "the name of the recording that it was made up after"),
+    "host": (pa.string(), "the host that recorded it"),
+    "service": (pa.string(), "what the host is for"),
+    "tags": (pa.string(), "JSON: words of the user, by their keys"),
+    "begin": (_TIME, "when recording began"),
+    "end": (_TIME, "when it ended"),
+    "command": (pa.string(), "the command that was recorded, as a shell takes it"),
+    "sysctls": (pa.string(), "JSON: the settings of vm.* and kernel.numa_balancing* when it began"),
 }
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 #: What is null where it is not known.
-_MAY_LACK = ("arch", "fidelity", "fidelity_model", "trace_bytes", "trace_packed_bytes")
-_PYTHON: dict[pa.DataType, Any] = {pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
+_MAY_LACK = (
+    "arch", "fidelity", "fidelity_model", "trace_bytes", "trace_packed_bytes", "quantities", "name", "twin_of", "host", "service", "tags", "begin",
+    "end", "command", "sysctls",
+)  # fmt: skip
+_PYTHON: dict[pa.DataType, Any] = {_TIME: int, pa.string(): str, pa.int64(): int, pa.float64(): (int, float), pa.bool_(): bool}
 
 
 def read_entry(content: bytes, place: str) -> dict[str, Any]:

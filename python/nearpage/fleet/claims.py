@@ -109,7 +109,7 @@ def _is_of_nobody(content: bytes) -> bool:
 
 
 class Heart:
-    """Beats for the claim that this process works on. There is one a process; its thread ends with it."""
+    """Beats for the claim that a thread works on. Each thread that works has one; its own thread ends when there is no claim."""
 
     def __init__(self, period: float) -> None:
         self.period = period

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _nearpage
-from ..errors import NearpageError, RunError
+from ..errors import ArgumentError, NearpageError, RunError
 from .executors import Dask, InProcess, Processes, Ray
 from .ingest import ingest
 from .run import LEASE, run
@@ -82,6 +82,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     of.add_argument("paths", nargs="+", metavar="PATH", help="a bundle, or a folder in which to look for bundles")
     of.add_argument("--load", metavar="NAME", help="what ran (default: the name of the bundle)")
     of.add_argument("--machine", metavar="NAME", help="where it ran (default: the machine is described)")
+    of.add_argument("--host", metavar="NAME", help="the host that recorded (default: what the recording says)")
+    of.add_argument("--service", metavar="NAME", help="what the host is for")
+    of.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="a word of yours; may be given several times")
+    of.add_argument("--workers", type=int, default=0, metavar="N", help="processes of this machine that take bundles in (default: 0, this one)")
     of.add_argument("--redact", action="store_true", help="hash names of tasks, and leave out what is personal")
     of.add_argument("--salt-file", metavar="FILE", help="the secret that names are hashed with, 8 bytes or more")
     _store_of(of)
@@ -153,10 +157,13 @@ def _ingest(arguments: argparse.Namespace) -> int:
         except OSError as error:
             expected = "a file with 8 bytes or more"
             raise NearpageError(f"--salt-file: {error}, expected {expected}", arguments.salt_file, expected) from error
+    tags = dict(_tag(text) for text in arguments.tag)
+    executor: Any = Processes(arguments.workers) if arguments.workers else InProcess()
     store = Store.create(arguments.store)
     done = ingest(
-        store, arguments.paths, load=arguments.load, machine=arguments.machine, salt=salt, progress=_bar("bundles")
-    )
+        store, arguments.paths, load=arguments.load, machine=arguments.machine, host=arguments.host, service=arguments.service, tags=tags, salt=salt,
+        executor=executor, progress=_bar("bundles"),
+    )  # fmt: skip
     for one in done:
         state = f"damaged: {_shown(one.reason)}" if one.reason else "new" if one.is_new else "there already"
         print(f"{(one.hash or '-')[:12]:12}  {_shown(one.source)}  {state}")
@@ -166,19 +173,26 @@ def _ingest(arguments: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
+def _tag(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ArgumentError(f"--tag {text!r}, expected KEY=VALUE", "tag", "KEY=VALUE")
+    return key.strip(), value
+
+
 def _ls(arguments: argparse.Namespace) -> int:
     store = Store.open(arguments.store)
     entries, damaged = store.entries().to_pylist(), store.damaged().to_pylist()
     if arguments.json:
         _print_json({"schema": 1, "entries": entries, "damaged": damaged})
         return 0
-    rows: list[tuple[str, ...]] = [("hash", "load", "kernel", "machine", "seconds", "events", "lost", "fidelity %")]
+    rows: list[tuple[str, ...]] = [("hash", "load", "kernel", "host", "machine", "seconds", "events", "lost", "fidelity %")]
     for of in entries:
         fidelity = "-" if of["fidelity"] is None else f"{of['fidelity']:.2f}"
         rows.append(
-            (of["hash"][:12], of["load"], of["kernel"], of["machine"], f"{of['seconds']:.1f}", str(of["events"]), str(of["lost_events"]), fidelity)
+            (of["hash"][:12], of["load"], of["kernel"], of["host"] or "-", of["machine"], f"{of['seconds']:.1f}", str(of["events"]), str(of["lost_events"]), fidelity)
         )
-    _print_table(rows, numbers_from=4)
+    _print_table(rows, numbers_from=5)
     for one in damaged:
         print(f"damaged: {_shown(one['source'])}: {_shown(one['reason'])}")
     print(f"{len(entries)} entries, {len(damaged)} damaged")
@@ -187,7 +201,8 @@ def _ls(arguments: argparse.Namespace) -> int:
 
 def _print_json(document: object) -> None:
     is_any = str(sys.stdout.encoding).lower().replace("-", "") == "utf8"
-    print(json.dumps(document, ensure_ascii=not is_any, indent=1))
+    # Times are the only values that JSON has no form of.
+    print(json.dumps(document, ensure_ascii=not is_any, indent=1, default=str))
 
 
 def _print_table(rows: list[tuple[str, ...]], numbers_from: int) -> None:

@@ -163,9 +163,11 @@ class Dask(_Context):
     @property
     def workers(self) -> int:
         try:
-            return max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
+            found = self._client.scheduler_info(n_workers=-1)["workers"]
         except TypeError:
-            return max(1, len(self._client.scheduler_info()["workers"]))
+            found = self._client.scheduler_info()["workers"]
+        # A worker runs as many tasks at once as it has threads.
+        return max(1, sum(int(worker.get("nthreads", 1)) for worker in found.values()))
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         # Every call has an effect: none stands for another.

@@ -14,10 +14,13 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +30,8 @@ import pyarrow as pa
 from .. import _nearpage
 from ..errors import ArgumentError, NearpageError, StoreError
 from . import catalogue, parquet
+from .executors import Executor, as_executor
+from .logged import quantities_of
 from .redact import Redactor
 from .store import Store
 from .study import canonical
@@ -36,6 +41,10 @@ __all__ = ["Ingested", "bundles_in", "content_hash", "ingest"]
 _PACKED = {b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz", b"BZh": "bz2"}
 _ENDINGS = (".tar", ".tar.zst", ".tar.gz", ".tgz", ".tar.bz2")
 _INNER = (".zst", ".gz", ".bz2")
+#: Workers that a bundle may lose.
+_LOSSES = 2
+#: Bytes of a capture of settings that are looked at, at most.
+_MOST_SETTINGS = 1 << 20
 #: There is no room: that is no fault of a bundle.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What reading a damaged archive raises.
@@ -91,31 +100,62 @@ def ingest(
     *,
     load: str | None = None,
     machine: str | None = None,
+    host: str | None = None,
+    service: str | None = None,
+    tags: Mapping[str, str] | None = None,
     salt: bytes | None = None,
+    executor: Any = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Ingested]:
     """Takes bundles into a store; folders are looked through for them. A damaged one is noted with its reason, and the rest go on.
 
     ``load`` and ``machine`` name what ran, and where; by default the load has the name of the bundle, and the machine is
-    described. With a ``salt``, names of tasks are hashed and what is personal is left out. ``progress`` is called with bundles that
-    are done and bundles that there are.
+    described. ``host`` is by default what the recording says; ``service`` is what the host is for, and ``tags`` are words of yours. With a
+    ``salt``, names of tasks are hashed and what is personal is left out, but for what is given here. ``executor`` is as that of
+    :func:`run`; workers read the paths themselves. ``progress`` is called with bundles that are done and bundles that there are.
     """
+    given = {"load": load, "machine": machine, "host": host, "service": service}
+    names = {key: catalogue.text(name) for key, name in given.items() if name is not None}
+    if tags:
+        names["tags"] = catalogue.text(canonical(dict(tags)))
     redactor = Redactor(salt) if salt is not None else None
     found = bundles_in(paths)
     store.files.sweep()
-    done = []
-    for at, path in enumerate(found):
-        if progress:
-            progress(at, len(found))
-        done.append(_one(store, path, load, machine, redactor))
-    if progress:
-        progress(len(found), len(found))
-    return done
+    done: dict[int, Ingested] = {}
+    with as_executor(executor) as runner:
+        for at, one in _all(store, found, names, redactor, runner):
+            done[at] = one
+            if progress:
+                progress(len(done), len(found))
+    return [done[at] for at in range(len(found))]
 
 
-def _one(store: Store, path: Path, load: str | None, machine: str | None, redactor: Redactor | None) -> Ingested:
+def _all(store: Store, paths: list[Path], names: dict[str, str], redactor: Redactor | None, runner: Executor) -> Iterator[tuple[int, Ingested]]:
+    """Takes all in, some at once. One whose worker is lost is asked for again: what it had written is there, or nothing refers to it."""
+    waiting, losses = deque(enumerate(paths)), Counter[int]()
+    under_way: dict[Future[Ingested], tuple[int, Path]] = {}
+    while waiting or under_way:
+        lost: BaseException | None = None
+        while waiting and len(under_way) < runner.workers:
+            at, path = waiting.popleft()
+            under_way[runner.submit(_one, store, path.absolute(), str(path), names, redactor)] = at, path
+        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+            at, path = under_way.pop(future)
+            error = CancelledError() if future.cancelled() else future.exception()
+            if isinstance(error, (BrokenExecutor, CancelledError, ConnectionError)) and losses[at] < _LOSSES:
+                losses[at] += 1
+                waiting.append((at, path))
+                lost = error
+            else:
+                yield at, future.result()
+        if lost is not None:
+            runner.recover()
+
+
+def _one(store: Store, path: Path, given: str, names: dict[str, str], redactor: Redactor | None) -> Ingested:
+    """Takes a bundle in. Its path is whole, since workers may be elsewhere in the tree; it is shown as it was given."""
     source = os.path.abspath(path)
-    shown = redactor.name(source) if redactor else catalogue.text(str(path))
+    shown = redactor.name(source) if redactor else catalogue.text(given)
     damaged = f"damaged/{hashlib.sha256(shown.encode(errors='surrogateescape')).hexdigest()[:32]}.json"
     with tempfile.TemporaryDirectory(prefix="nearpage-fleet-") as folder:
         try:
@@ -135,8 +175,9 @@ def _one(store: Store, path: Path, load: str | None, machine: str | None, redact
             entry, files = _read(bundle, Path(folder), look, redactor)
         except _DAMAGE as error:
             return _note(store, damaged, shown, _reason(error, path, shown, folder if redactor else None))
-        entry["load"] = catalogue.text(load or (redactor.name(_load(path)) if redactor else _load(path)))
-        entry["machine"] = catalogue.text(machine or _described(entry))
+        entry["load"] = catalogue.text(redactor.name(_load(path)) if redactor else _load(path))
+        entry["machine"] = catalogue.text(_described(entry))
+        entry |= names
         for name, local in files.items():
             store.files.publish(name, local)
         line = canonical(entry).encode()
@@ -176,7 +217,7 @@ def _reason(error: Exception, path: Path, shown: str, redacted: str | None) -> s
     if redacted and isinstance(error, OSError) and error.strerror:
         # Names of files within a bundle can be personal.
         reason = error.strerror
-    for personal in (os.path.abspath(path), str(path), os.path.basename(path), *([redacted] if redacted else [])):
+    for personal in (str(path), *([path.name, redacted] if redacted else [])):
         reason = reason.replace(personal, shown)
     return catalogue.text(reason)
 
@@ -244,30 +285,44 @@ class _Look:
     hash: str
     meta: dict[str, Any]
     trace_bytes: int | None
+    #: What ``before/sysctl`` says.
+    sysctls: dict[str, str]
 
 
 def _look(path: Path) -> _Look:
     parts: list[tuple[str, str]] = []
     meta: dict[str, Any] | None = None
-    root, trace_bytes = "", None
+    root, trace_bytes, settings = "", None, b""
     for name, content in _members(path, None):
         of, size, kept = hashlib.sha256(), 0, b""
         is_meta = name.rpartition("/")[2] == "meta.json" and meta is None
+        is_settings = name == "before/sysctl" or name.endswith("/before/sysctl")
         while part := content.read(1 << 20):
             of.update(part)
             size += len(part)
-            kept = kept + part if is_meta else b""
+            kept = kept + part if is_meta or is_settings and size <= _MOST_SETTINGS else b""
         if is_meta:
             root, meta = name.rpartition("/")[0], _document(kept)
         if name.rpartition("/")[2] == "trace.txt":
             trace_bytes = size
+        settings = kept if is_settings else settings
         parts.append((name, of.hexdigest()))
     if meta is None:
         expected = "a bundle: a folder with meta.json, or a tar of one"
         raise StoreError(f"{path}: has no meta.json, expected {expected}", str(path), expected)
     parts = sorted((_within(name, root), of) for name, of in parts)
     whole = hashlib.sha256(canonical(parts).encode(errors="surrogateescape"))
-    return _Look(whole.hexdigest(), meta, trace_bytes)
+    return _Look(whole.hexdigest(), meta, trace_bytes, _sysctls(settings))
+
+
+def _sysctls(content: bytes) -> dict[str, str]:
+    """Settings about memory, of ``NAME = VALUE`` lines."""
+    found = {}
+    for line in content.decode(errors="replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip().startswith(("vm.", "kernel.numa_balancing")):
+            found[name.strip()] = " ".join(value.split())
+    return found
 
 
 def content_hash(path: Path) -> str:
@@ -325,8 +380,33 @@ def _read(bundle: Path, folder: Path, look: _Look, redactor: Redactor | None) ->
         "version": _nearpage.__version__,
         "trace_bytes": look.trace_bytes,
         "trace_packed_bytes": _packed_trace(bundle),
+        "quantities": canonical(quantities_of(document["fidelity"]["rows"])),
+        **_identity(meta, redactor is not None),
+        "sysctls": canonical(look.sysctls) if look.sysctls else None,
     }
     return entry, files
+
+
+def _identity(meta: dict[str, Any], is_redacted: bool) -> dict[str, Any]:
+    """What a recording says of itself; what it does not say, or says as something else, is not known."""
+
+    def known(key: str) -> str | None:
+        value = meta.get(key)
+        return catalogue.text(value) if isinstance(value, str) and value else None
+
+    def time(key: str) -> int | None:
+        value = meta.get(key)
+        # No year of four digits is beyond.
+        return value if isinstance(value, int) and 0 < value < 253_402_300_800 and not is_redacted else None
+
+    command = meta.get("command")
+    words = command if isinstance(command, list) and all(isinstance(word, str) for word in command) else []
+    return {
+        **{key: known(key) for key in ("name", "twin_of", "host")},
+        "begin": time("start_epoch"),
+        "end": time("end_epoch"),
+        "command": catalogue.text(shlex.join(words)) if words and not is_redacted else None,
+    }
 
 
 def _packed_trace(bundle: Path) -> int | None:

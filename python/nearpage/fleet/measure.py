@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _nearpage
 from ..errors import StoreError
-from .results import FIGURES, sealed
+from .results import FIGURES, FIRST, sealed
 from .store import Store
 from .study import Task
 
@@ -15,7 +15,7 @@ __all__ = ["Prepared", "compute", "flat"]
 
 
 class Prepared:
-    """The bundle that this process measured last, looked through: tasks of one entry come one after the other."""
+    """The bundle that was measured last, looked through: tasks of one entry come one after the other. A thread has its own."""
 
     def __init__(self) -> None:
         self._of: tuple[str, str] | None = None
@@ -47,7 +47,8 @@ def compute(store: Store, task: Task, prepared: Prepared) -> bytes:
             repeat=machine.get("repeat", 1),
             seed=task.seed,
         )
-        columns = flat(found)
+        first = flat(found.pop("first_pass"))
+        columns = flat(found) | {FIRST + name: value for name, value in first.items()}
         figures = {name: columns[name] for name in FIGURES}
     return sealed(task, figures)
 

@@ -99,7 +99,9 @@ class Bundles:
                 prepared = _nearpage.Prepared.open(self.paths[entry])
                 with self._lock:
                     self._prepared[entry] = prepared
-            known = self._known.put(key, flat(prepared.measure(self.model, settings)))
+            found = prepared.measure(self.model, settings)
+            del found["first_pass"]
+            known = self._known.put(key, flat(found))
         return {"entry": entry, "load": entry} | known
 
 

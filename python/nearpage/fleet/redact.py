@@ -1,8 +1,10 @@
 """Bundles without what is personal: names are hashed with a salt, and what a replay does not need is left out.
 
-Kept are the figures of the machine, the events of the page allocator, and names that every kernel has (``kswapd0``). Names of
-tasks become ``x`` with 12 hexadecimal digits of an HMAC, the same in every trace with the same salt, so that they can still be
-told apart. Command lines, notes, logs, times of day, and texts that programs wrote into the trace are left out.
+Kept are the figures of the machine, the events of the page allocator, and names that every kernel has (``kswapd0``). The numbers
+of a kernel's release are kept, and the rest, in which companies write their names, becomes ``x`` and digits likewise. Addresses
+of the kernel, which tell where it was placed, become tokens; pointers to descriptions of pages begin where those of a kernel do
+that was not moved. Names of tasks become ``x`` with 12 hexadecimal digits of an HMAC, the same in every trace with the same
+salt, so that they can still be told apart. Command lines, notes, logs, times of day, and texts that programs wrote into the trace are left out.
 """
 
 from __future__ import annotations
@@ -48,6 +50,17 @@ _LINE = re.compile(
     rb"^ *(?P<comm>\S.{0,14}?)(?P<by> *[- ] *)(?P<pid>(?:\d+/)?\d+)(?P<cpu> +(?:\( *[-\d]+\) +)?\[\d+\] +(?:[^\s:]+ +)?)"
     rb"(?P<time>\d+\.\d+: +)(?P<group>[\w.-]+:)?(?P<event>[\w.-]+):(?P<fields> .*|)$"
 )
+#: The numbers of a release: which rules a kernel has is told by them.
+_RELEASE = re.compile(r"\d+(?:\.\d+)*(?:-rc\d+)?")
+#: Pointers to descriptions of pages, which a replay compares with each other; and addresses of the kernel, with names of modules.
+_ADDRESS = re.compile(
+    rb"\b(?P<name>page|p\d+)=(?:0x)?(?P<page>[0-9a-f]+)\b"
+    rb"|\b(?P<field>(?:ptr|call_site)=)(?P<value>\S+)(?: \[\S+\])?|\b(?:0x)?(?P<address>ffff[0-9a-f]{12})\b"
+)
+_PFN = re.compile(rb"\bpage=(?:0x)?([0-9a-f]+) pfn=(?:0x)?([0-9a-f]+)\b")
+#: Where descriptions of pages begin on x86-64 without KASLR, and the bytes of each.
+_PAGES_BEGIN = 0xFFFF_EA00_0000_0000
+_PAGE_BYTES = 64
 _MARKER = re.compile(rb" *nearpage: (?:before|after|cmd|cmdend|sample \d+) (?:begin|end)(?: rc=-?\d+)?$")
 _LOST = re.compile(rb"^CPU:\d+ \[LOST( \d+)? EVENTS\]$")
 #: Events whose fields are about memory alone.
@@ -66,6 +79,8 @@ class Redactor:
             raise ArgumentError("the salt is short, expected 8 bytes or more", "salt", "8 bytes or more")
         self._salt = salt
         self._known: dict[bytes, bytes] = {}
+        #: Where descriptions of pages begin in the trace that is read, once a line told it.
+        self._pages_begin: int | None = None
 
     def name(self, text: str) -> str:
         """What stands for a name."""
@@ -97,11 +112,42 @@ class Redactor:
             fields = fields if _MARKER.match(fields) else b" redacted"
         elif event not in _EVENTS:
             fields = b" redacted"
+        else:
+            fields = self._addresses(fields)
         return b"".join((self._task(comm).rjust(16), by, pid, cpu, time, group or b"", event, b":", fields))
+
+    def _release(self, release: str) -> str:
+        """A release, of which the numbers are kept."""
+        numbers = _RELEASE.match(release)
+        kept = numbers[0] if numbers else ""
+        rest = release[len(kept) :]
+        return f"{kept}-{self.name(rest)}" if rest else kept
+
+    def _addresses(self, fields: bytes) -> bytes:
+        """Fields of an event without addresses of the kernel."""
+
+        def without(found: re.Match[bytes]) -> bytes:
+            if found["page"] is None:
+                text = found["value"] or found["address"]
+                return (found["field"] or b"") + b"0x" + hmac.new(self._salt, text, hashlib.sha256).hexdigest()[:16].encode()
+            pointer = int(found["page"], 16)
+            if pointer < 1 << 63:
+                # None, or hashed by the kernel.
+                return found[0]
+            if self._pages_begin is None:
+                return found["name"] + b"=0"
+            moved = (pointer - self._pages_begin + _PAGES_BEGIN) % (1 << 64)
+            return found["name"] + b"=%s%016x" % (b"0x" if b"=0x" in found[0] else b"", moved)
+
+        pair = _PFN.search(fields)
+        if self._pages_begin is None and pair and int(pair[1], 16) >= 1 << 63:
+            self._pages_begin = int(pair[1], 16) - int(pair[2], 16) * _PAGE_BYTES
+        return _ADDRESS.sub(without, fields)
 
     def trace(self, source: BinaryIO, place: str) -> Iterator[bytes]:
         """The lines of a trace, in parts."""
         part: list[bytes] = []
+        self._pages_begin = None
         for line in source:
             if b"\0" in line:
                 expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
@@ -129,19 +175,24 @@ class Redactor:
         if last in _LINES:
             return b"".join(line for line in content().splitlines(keepends=True) if _LINES[last].match(line))
         if last == "version":
-            found = re.match(rb"Linux version \S+", content())
-            return found[0] + b"\n" if found else b""
+            found = re.match(rb"Linux version (\S+)", content())
+            release = self._release(found[1].decode(errors="surrogateescape")) if found else ""
+            return f"Linux version {release}\n".encode() if found else b""
         if last == "iomem":
-            # Devices are left out.
+            # Devices are left out, and where the kernel is.
             lines = content().splitlines(keepends=True)
-            return b"".join(line for line in lines if re.search(rb": (System RAM|Persistent Memory|Kernel \w+)\s*$", line))
+            return b"".join(line for line in lines if re.search(rb": (System RAM|Persistent Memory)\s*$", line))
         return None
 
     def _meta(self, content: bytes) -> bytes:
         meta: dict[str, Any] = json.loads(content)
         kept = {key: meta[key] for key in _META if key in meta}
-        kept["name"] = self.name(str(meta.get("name", "")))
-        kept["version"] = f"Linux version {meta.get('kernel', '')}"
+        for key in ("name", "twin_of", "host"):
+            if key in meta:
+                kept[key] = self.name(str(meta[key]))
+        if "kernel" in kept:
+            kept["kernel"] = self._release(str(kept["kernel"]))
+        kept["version"] = f"Linux version {kept.get('kernel', '')}"
         kept["redacted"] = 1
         return json.dumps(kept, indent=1, ensure_ascii=False).encode()
 

@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from .. import _nearpage
+from .logged import LOGGED, error_column, errors_of
 from .study import Task, canonical
 
-__all__ = ["CAUSES", "COLUMNS", "FIGURES", "OF_ENTRY", "is_of_this_version", "name_of", "read_result", "sealed", "table_of"]
+__all__ = ["CAUSES", "COLUMNS", "FIGURES", "FIRST", "OF_ENTRY", "is_of_this_version", "name_of", "read_result", "sealed", "table_of"]
 
 _FORMAT = "nearpage-result 1"
 #: Causes of holds.
@@ -40,11 +41,25 @@ COLUMNS: dict[str, pa.DataType] = {
     "seconds": _REAL,
     "measure": _TEXT,
 }
+#: Before the names of figures of the first pass.
+FIRST = "first_"
+_FIRST = [name for name in COLUMNS if COLUMNS[name] in (_COUNT, _REAL) and name not in ("seed", "requests", "events", "seconds")]
+COLUMNS |= {
+    # Where a row comes from: the rules that "auto" found, and the start of the trace.
+    "rules": _TEXT,
+    "start": _TEXT,
+    # What the recording's own kernel logged, and how the replay under its rules predicts it.
+    "fidelity": _REAL,
+    **{error_column(figure): _REAL for figure in LOGGED},
+    **dict.fromkeys(("host", "service", "twin_of", "name"), _TEXT),
+    **{FIRST + name: COLUMNS[name] for name in _FIRST},
+}
 _OF_TASK = ("entry", "model", "settings", "what_if", "seed", "measure", "version", "model_version")
 #: What the catalogue says about a result.
-OF_ENTRY = ("load", "machine", "kernel", "events", "seconds")
+OF_ENTRY = ("load", "machine", "kernel", "events", "seconds", "fidelity", "host", "service", "twin_of", "name")
+_ERRORS = [error_column(figure) for figure in LOGGED]
 #: What is measured.
-FIGURES = [name for name in COLUMNS if name not in ("key", *_OF_TASK, *OF_ENTRY)]
+FIGURES = [name for name in COLUMNS if name not in ("key", "start", *_OF_TASK, *OF_ENTRY, *_ERRORS)]
 
 
 def name_of(key: str) -> str:
@@ -91,5 +106,7 @@ def table_of(results: Iterable[dict[str, Any]], entries: dict[str, dict[str, Any
     rows = []
     for result in results:
         entry = entries.get(result["entry"], {})
-        rows.append({**{name: entry.get(name) for name in OF_ENTRY}, **result["figures"], **result})
+        errors = {error_column(figure): percent for figure, percent in errors_of(entry.get("quantities")).items()}
+        start = {"start": "likely" if result["seed"] == 0 else "drawn"}
+        rows.append({**{name: entry.get(name) for name in OF_ENTRY}, **errors, **start, **result["figures"], **result})
     return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in COLUMNS.items()})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -37,8 +38,16 @@ _BREAKS = 50
 _CHUNK = 64
 _PERIOD = 0.2
 
-_prepared = measure.Prepared()
-_hearts: dict[float, Heart] = {}
+
+class _Own(threading.local):
+    """What a thread that works keeps between keys. A worker may have many: none sees what another one prepared, and each has a heart."""
+
+    def __init__(self) -> None:
+        self.prepared = measure.Prepared()
+        self.hearts: dict[float, Heart] = {}
+
+
+_own = _Own()
 
 #: What became of a key: its state (``done``, ``busy``, ``failed``), and the claim's state or the reason.
 Outcome = tuple[str, str, str]
@@ -46,7 +55,7 @@ Outcome = tuple[str, str, str]
 
 def work(store: Store, tasks: list[Task], lease: float, unchanged: dict[str, str]) -> list[Outcome]:
     """What a worker does: computes tasks one after the other, and puts each result into the store."""
-    heart = _hearts.setdefault(lease, Heart(lease / 4))
+    heart = _own.hearts.setdefault(lease, Heart(lease / 4))
     return [(task.key, *_one(store, task, heart, unchanged.get(task.key))) for task in tasks]
 
 
@@ -59,7 +68,7 @@ def _one(store: Store, task: Task, heart: Heart, unchanged: str | None) -> tuple
             with heart.beating(claim):
                 # Who had the claim before may have finished.
                 if store.result(task) is None:
-                    _keep(store, task, measure.compute(store, task, _prepared))
+                    _keep(store, task, measure.compute(store, task, _own.prepared))
         finally:
             claim.release()
         return "done", ""

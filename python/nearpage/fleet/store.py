@@ -252,7 +252,7 @@ class Store:
         keys = self.finished()
         if study is not None:
             keys &= {task.key for task in self.tasks(study)}
-        known = self._entries()[0].select(["hash", *results.OF_ENTRY])
+        known = self._entries()[0].select(["hash", "quantities", *results.OF_ENTRY])
         entries = {entry["hash"]: entry for entry in known.to_pylist()}
         current: dict[str, str] = {}
         rows = []

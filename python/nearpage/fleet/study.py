@@ -33,6 +33,9 @@ __all__ = ["MEASURES", "Study", "StudyError", "Task", "canonical"]
 #: What can be measured: the figures of ``nearpage replay rules``, or nothing, which shows what a task costs by itself.
 MEASURES = ("rules", "nothing")
 
+#: The rules of each recording's own kernel.
+AUTO = "auto"
+
 _MOST_COMBINATIONS = 1_000_000
 _MAPS = ("socket", "comm", "round-robin")
 _KEYS = ("entries", "models", "settings", "over", "machines", "seeds", "measure")
@@ -71,7 +74,7 @@ class Study:
     """What is to be computed. Every argument is checked when a study is made; :class:`StudyError` names what is wrong.
 
     ``entries`` selects from a catalogue: ``"all"``, or beginnings of hashes (8 digits or more) and names of loads, which may have
-    ``*``. ``settings`` are dicts of what :func:`nearpage.settings` lists. ``machines`` are what-ifs: ``"recorded"``, the name of
+    ``*``. ``models`` are rules by their names; ``"auto"`` are those of each recording's own kernel. ``settings`` are dicts of what :func:`nearpage.settings` lists. ``machines`` are what-ifs: ``"recorded"``, the name of
     a machine that comes along, a short form (``"--numa 2G,cpus=0-3"``), or a dict with one of ``name``, ``short_form``,
     ``numactl`` (what ``numactl -H`` printed) and ``cpus`` (of a machine with the recorded nodes), and with ``repeat`` (copies of
     the trace at once) and ``map_cpus``. Seed 0 is the likely start; others are drawn.
@@ -90,8 +93,8 @@ class Study:
         made(self, "models", _texts("models", self.models))
         known = dict(_nearpage.models())
         for model in self.models:
-            if model not in known:
-                raise _wrong("models", f"there is no model {model!r}", ", ".join(known))
+            if model not in known and model != AUTO:
+                raise _wrong("models", f"there is no model {model!r}", ", ".join([AUTO, *known]))
         made(self, "settings", _unique("settings", map(_settings, _sequence("settings", self.settings))))
         machines = [self.machines] if isinstance(self.machines, (str, Mapping)) else self.machines
         made(self, "machines", _unique("machines", map(_machine, _sequence("machines", machines))))

@@ -107,7 +107,12 @@ impl Batch {
                 let key = Key { work, allocator, threads: 1, n: self.n };
                 let time = time.saturating_sub(context.clock.look * spent[0].turns);
                 let pages = spent[0].turns as usize * self.batches() * self.n;
-                Sample { key, ns: time.as_nanos() as f64 / pages as f64, samples_ns: Vec::new() }
+                Sample {
+                    key,
+                    ns: time.as_nanos() as f64 / pages as f64,
+                    samples_ns: Vec::new(),
+                    moves: None,
+                }
             };
             let times = [spent[0].alloc, spent[0].free];
             Ok(self.works.into_iter().zip(times).map(sample).collect())

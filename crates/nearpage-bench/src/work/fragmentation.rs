@@ -6,26 +6,28 @@
 //! fill      90 % of all pages, each thread its part; all pages are shuffled by one generator (the seed plus 1000), and
 //!           each thread gets a run of them
 //! half      each thread frees its last pages until 50 % are used
-//! singles   7 rounds: as often as it holds pages, a thread frees a random one of its own and takes one
-//! fifths    60 rounds: a thread shuffles its pages, frees a fifth, and takes as many: the first row is counted
+//! singles   7 rounds: as often as it holds pages, a thread frees a random one of its own and takes one: counted
+//! fifths    60 rounds: a thread shuffles its pages, frees a fifth, and takes as many: counted after 1, 5, 20 and 60
 //! tenth     a thread shuffles its pages and frees the last until 10 % are used
-//! singles   20 rounds: the second row is counted
+//! singles   20 rounds: counted
 //! ```
 //!
 //! Nothing drains a pageset meanwhile, `min_free_kbytes` is 0, and nobody touches a page. What is whole is counted from
 //! what the threads hold, not from what the allocator says. Requests of order 9 end an experiment, since they change what
-//! follows: each row is a run of its own.
+//! follows: so it is done twice, up to 60 fifths and up to the last singles.
 //!
-//! With one thread, a seed always gives the same counts. Threads that run at once find other pages each time.
+//! With one thread, a seed always gives the same counts, unless rules look at the clock. Threads that run at once find other pages each time.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 
 use fastrand::Rng;
-use nearpage::{Model, Pfn};
-use nearpage_linux::{FRAME_BYTES, MemoryBuilder};
+use nearpage::Pfn;
+use nearpage_linux::FRAME_BYTES;
 use serde::Serialize;
 
+use crate::contender::{Contender, check_frees};
+use crate::counts::{Counters, Moves};
 use crate::seats::Seats;
 use crate::source::Source;
 use crate::step::StepError;
@@ -39,8 +41,11 @@ pub const RANGE_BYTES: u64 = RANGE_PAGES * FRAME_BYTES;
 /// The shuffle of all pages has a generator that is no thread's.
 const SHUFFLE_SEED: u64 = 1000;
 const FILLED_PERCENT: u64 = 90;
+const HALF_PERCENT: u64 = 50;
+const TENTH_PERCENT: u64 = 10;
 const SINGLES_ROUNDS: u32 = 7;
-const FIFTHS_ROUNDS: u32 = 60;
+/// Ranges are counted after so many rounds of fifths.
+const FIFTHS_ROUNDS: [u32; 4] = [1, 5, 20, 60];
 const LAST_SINGLES_ROUNDS: u32 = 20;
 
 /// How large an experiment is, and where its randomness begins.
@@ -81,7 +86,7 @@ impl Shape {
     }
 }
 
-/// What an experiment came to, at one of the two times at which it is counted.
+/// What an experiment had come to, at one of the times at which it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Fragmentation {
@@ -94,66 +99,60 @@ pub struct Fragmentation {
     pub cpus: usize,
     /// Percent of all pages that the threads hold.
     pub used_percent: u64,
+    /// Rounds of single pages until then.
+    pub singles_rounds: u32,
+    /// Rounds of fifths until then.
+    pub fifths_rounds: u32,
     /// Aligned ranges of 512 pages.
     pub ranges: u64,
     /// Ranges that would be free if the pages lay side by side.
     pub perfect: u64,
     /// Ranges of which no page is allocated.
     pub whole: u64,
-    /// Requests of order 9 that then succeed.
-    pub order9_requests: u64,
+    /// Requests of order 9 that then succeed; `None` where the experiment goes on.
+    pub order9_requests: Option<u64>,
+    /// What the allocator counted since the count before, or since as many pages were freed as the row says.
+    #[serde(flatten)]
+    pub moves: Option<Moves>,
 }
 
-/// When ranges are counted.
+/// How far an experiment goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Row {
-    /// After 67 rounds with half of all pages.
+pub enum Until {
+    /// 60 rounds of fifths with half of all pages.
     Half,
-    /// After 20 more with a tenth.
+    /// 20 more of singles with a tenth.
     Tenth,
 }
 
-impl Row {
+impl Until {
     /// Both.
-    pub const ALL: [Row; 2] = [Row::Half, Row::Tenth];
-
-    fn used_percent(self) -> u64 {
-        match self {
-            Self::Half => 50,
-            Self::Tenth => 10,
-        }
-    }
+    pub const ALL: [Until; 2] = [Until::Half, Until::Tenth];
 }
 
-/// Does an experiment up to a row, on a fresh memory that begins as `begin` says.
+/// Does an experiment on a fresh memory, and tells what it came to: on the way and at the end with half of all pages, at the
+/// end alone with a tenth.
 ///
 /// # Errors
 ///
 /// [`StepError`].
 pub fn measure(
-    begin: MemoryBuilder,
     cpus: &Cpus,
-    model: Model,
+    contender: &impl Contender,
     shape: Shape,
-    row: Row,
-) -> Result<Fragmentation, StepError> {
+    until: Until,
+) -> Result<Vec<Fragmentation>, StepError> {
     let seats = Seats::new(cpus, shape.threads);
-    let memory = seats.memory(begin, model, shape.ranges() * RANGE_BYTES)?;
-    let held = age(&memory, seats, shape, row)?;
-    let order9_requests = take_huge(&memory, seats)?;
-    match memory.misuses() {
-        0 => Ok(Fragmentation {
-            model: model.name,
-            shape,
-            cpus: seats.cpus(),
-            used_percent: row.used_percent(),
-            ranges: shape.ranges(),
-            perfect: shape.ranges() - (held.len() as u64).div_ceil(RANGE_PAGES),
-            whole: shape.ranges() - used_ranges(&held),
-            order9_requests,
-        }),
-        misuses => Err(StepError::Refused(misuses)),
+    let memory = contender.pages(seats, shape.ranges() * RANGE_BYTES)?;
+    let mut experiment = Experiment::new(contender.name(), &memory, seats, shape);
+    let mut counts = experiment.age_half()?;
+    if until == Until::Tenth {
+        counts = vec![experiment.age_tenth()?];
     }
+    if let Some(last) = counts.last_mut() {
+        last.order9_requests = Some(take_huge(&memory, seats)?);
+    }
+    check_frees(&memory).map(|()| counts)
 }
 
 fn used_ranges(held: &[Pfn]) -> u64 {
@@ -167,35 +166,104 @@ struct Thread {
     rng: Rng,
 }
 
-/// Does all that comes before a row, and returns the pages that are then held.
-fn age(
-    memory: &impl Source<Block = Pfn>,
-    seats: Seats<'_>,
+/// An experiment under way.
+struct Experiment<'a, S> {
+    model: &'static str,
+    memory: &'a S,
+    seats: Seats<'a>,
     shape: Shape,
-    row: Row,
-) -> Result<Vec<Pfn>, StepError> {
-    let threads: Vec<Mutex<Thread>> = (0..shape.threads as u64)
-        .map(|thread| Thread { held: Vec::new(), rng: Rng::with_seed(shape.seed + thread) })
-        .map(Mutex::new)
-        .collect();
-    let each = |work: &(dyn Fn(&mut Thread, &Gate) -> Result<(), StepError> + Sync)| {
-        seats.run(|thread, gate| work(&mut of(&threads[thread]), gate))
-    };
-    each(&|thread, _| thread.take(memory, shape.each(FILLED_PERCENT)))?;
-    deal(&threads, shape.seed + SHUFFLE_SEED);
-    each(&|thread, gate| {
-        thread.free_down_to(memory, shape.each(Row::Half.used_percent()));
-        thread.churn_singles(memory, SINGLES_ROUNDS, gate)?;
-        thread.churn_fifths(memory, FIFTHS_ROUNDS, gate)
-    })?;
-    if row == Row::Tenth {
-        each(&|thread, gate| {
-            thread.rng.shuffle(&mut thread.held);
-            thread.free_down_to(memory, shape.each(Row::Tenth.used_percent()));
-            thread.churn_singles(memory, LAST_SINGLES_ROUNDS, gate)
-        })?;
+    threads: Vec<Mutex<Thread>>,
+    /// Rounds until now.
+    singles: u32,
+    fifths: u32,
+    /// At the last count.
+    counters: Option<Counters>,
+}
+
+impl<'a, S: Source<Block = Pfn>> Experiment<'a, S> {
+    fn new(model: &'static str, memory: &'a S, seats: Seats<'a>, shape: Shape) -> Self {
+        let thread = |thread| Thread { held: Vec::new(), rng: Rng::with_seed(shape.seed + thread) };
+        let threads = (0..shape.threads as u64).map(thread).map(Mutex::new).collect();
+        Self { model, memory, seats, shape, threads, singles: 0, fifths: 0, counters: None }
     }
-    Ok(threads.iter().flat_map(|thread| of(thread).held.clone()).collect())
+
+    /// Ages a fresh memory until half of it was used for long; a count for each time.
+    fn age_half(&mut self) -> Result<Vec<Fragmentation>, StepError> {
+        let (memory, shape) = (self.memory, self.shape);
+        self.each(|thread, _| thread.take(memory, shape.each(FILLED_PERCENT)))?;
+        deal(&self.threads, shape.seed + SHUFFLE_SEED);
+        self.each(|thread, _| {
+            thread.free_down_to(memory, shape.each(HALF_PERCENT));
+            Ok(())
+        })?;
+        self.counters = memory.counters();
+        self.churn_singles(SINGLES_ROUNDS)?;
+        let mut counts = vec![self.count(HALF_PERCENT)];
+        for rounds in FIFTHS_ROUNDS {
+            self.churn_fifths(rounds - self.fifths)?;
+            counts.push(self.count(HALF_PERCENT));
+        }
+        Ok(counts)
+    }
+
+    /// Goes on from there with a tenth.
+    fn age_tenth(&mut self) -> Result<Fragmentation, StepError> {
+        let (memory, shape) = (self.memory, self.shape);
+        self.each(|thread, _| {
+            thread.rng.shuffle(&mut thread.held);
+            thread.free_down_to(memory, shape.each(TENTH_PERCENT));
+            Ok(())
+        })?;
+        self.counters = memory.counters();
+        self.churn_singles(LAST_SINGLES_ROUNDS)?;
+        Ok(self.count(TENTH_PERCENT))
+    }
+
+    fn churn_singles(&mut self, rounds: u32) -> Result<(), StepError> {
+        let memory = self.memory;
+        self.singles += rounds;
+        self.each(|thread, gate| thread.churn_singles(memory, rounds, gate))
+    }
+
+    fn churn_fifths(&mut self, rounds: u32) -> Result<(), StepError> {
+        let memory = self.memory;
+        self.fifths += rounds;
+        self.each(|thread, gate| thread.churn_fifths(memory, rounds, gate))
+    }
+
+    /// Does `work` on all threads at once.
+    fn each(
+        &self,
+        work: impl Fn(&mut Thread, &Gate) -> Result<(), StepError> + Sync,
+    ) -> Result<(), StepError> {
+        let done = self.seats.run(|thread, gate| work(&mut of(&self.threads[thread]), gate));
+        done.map(drop)
+    }
+
+    fn count(&mut self, used_percent: u64) -> Fragmentation {
+        let held = self.held();
+        let now = self.memory.counters();
+        let moves = now.zip(self.counters).and_then(|(now, then)| now.since(then));
+        self.counters = now;
+        Fragmentation {
+            model: self.model,
+            shape: self.shape,
+            cpus: self.seats.cpus(),
+            used_percent,
+            singles_rounds: self.singles,
+            fifths_rounds: self.fifths,
+            ranges: self.shape.ranges(),
+            perfect: self.shape.ranges() - (held.len() as u64).div_ceil(RANGE_PAGES),
+            whole: self.shape.ranges() - used_ranges(&held),
+            order9_requests: None,
+            moves,
+        }
+    }
+
+    /// The pages of all threads.
+    fn held(&self) -> Vec<Pfn> {
+        self.threads.iter().flat_map(|thread| of(thread).held.clone()).collect()
+    }
 }
 
 fn of(thread: &Mutex<Thread>) -> MutexGuard<'_, Thread> {
@@ -276,27 +344,60 @@ fn take_huge(memory: &impl Source<Block = Pfn>, seats: Seats<'_>) -> Result<u64,
 
 #[cfg(test)]
 mod tests {
+    use nearpage::Model;
     use nearpage_linux::Memory;
 
     use super::*;
+    use crate::contender::Rules;
 
     const SMALL: Shape = Shape { threads: 1, bytes: 64 << 20, seed: 5 };
 
-    fn counts(model: Model, shape: Shape, row: Row) -> Fragmentation {
-        measure(Memory::builder(), &Cpus::allowed().unwrap(), model, shape, row).unwrap()
+    fn counts(model: Model, shape: Shape, until: Until) -> Vec<Fragmentation> {
+        let rules = Rules { name: model.name, model, begin: &|| Memory::builder() };
+        measure(&Cpus::allowed().unwrap(), &rules, shape, until).unwrap()
     }
 
     /// The figures are counts, so that two programs can be compared by one run each.
     #[test]
     fn one_thread_always_has_the_same_counts() {
-        for model in [Model::NEARPAGE, Model::LINUX_6_18] {
-            for row in Row::ALL {
-                let once = counts(model, SMALL, row);
-                assert_eq!(counts(model, SMALL, row), once);
-                assert_eq!((once.ranges, once.model), (32, model.name));
-                assert!(once.whole <= once.perfect, "{once:?}");
+        for model in [Model::LINUX_6_12, Model::LINUX_6_18] {
+            for until in Until::ALL {
+                let once = counts(model, SMALL, until);
+                assert_eq!(counts(model, SMALL, until), once);
+                for count in once {
+                    assert_eq!((count.ranges, count.model), (32, model.name));
+                    assert!(count.whole <= count.perfect, "{count:?}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn ranges_are_counted_along_the_way() {
+        let times = |until| {
+            let counts = counts(Model::LINUX_6_18, SMALL, until);
+            let time = |it: &Fragmentation| {
+                (it.used_percent, it.singles_rounds, it.fifths_rounds, it.order9_requests.is_some())
+            };
+            counts.iter().map(time).collect::<Vec<_>>()
+        };
+        let on_the_way =
+            [(50, 7, 0, false), (50, 7, 1, false), (50, 7, 5, false), (50, 7, 20, false)];
+        assert_eq!(times(Until::Half), [&on_the_way[..], &[(50, 7, 60, true)]].concat());
+        assert_eq!(times(Until::Tenth), [(10, 27, 60, true)]);
+    }
+
+    /// Each count has the pages that moved since the one before.
+    #[test]
+    fn pages_that_moved_are_counted() {
+        let held = SMALL.each(HALF_PERCENT) as u64;
+        let moved = |until| {
+            let moves = counts(Model::NEARPAGE, SMALL, until);
+            moves.iter().map(|it| it.moves.unwrap().pages).collect::<Vec<_>>()
+        };
+        let expected = [7 * held, held / 5, 4 * (held / 5), 15 * (held / 5), 40 * (held / 5)];
+        assert_eq!(moved(Until::Half), expected.map(|pages| 2 * pages));
+        assert_eq!(moved(Until::Tenth), [2 * 20 * SMALL.each(TENTH_PERCENT) as u64]);
     }
 
     #[test]
@@ -304,16 +405,20 @@ mod tests {
         let cpus = Cpus::allowed().unwrap();
         for (threads, seed) in [(1, 1), (3, 2)] {
             let shape = Shape { threads, seed, ..SMALL };
-            for (row, perfect) in [(Row::Half, 16), (Row::Tenth, 28)] {
-                let seats = Seats::new(&cpus, threads);
-                let memory = seats.memory(Memory::builder(), Model::NEARPAGE, shape.bytes).unwrap();
-                let held = age(&memory, seats, shape, row).unwrap();
+            let seats = Seats::new(&cpus, threads);
+            let memory = seats.memory(Memory::builder(), Model::NEARPAGE, shape.bytes).unwrap();
+            let mut experiment = Experiment::new("nearpage", &memory, seats, shape);
+            let check = |count: Fragmentation, held: Vec<Pfn>, perfect| {
                 let distinct: HashSet<Pfn> = held.iter().copied().collect();
-                assert_eq!(distinct.len(), threads * shape.each(row.used_percent()));
+                assert_eq!(distinct.len(), threads * shape.each(count.used_percent));
                 assert_eq!(held.len(), distinct.len());
                 assert_eq!(memory.check().unwrap().allocated.0, held.len() as u64);
-                assert_eq!(counts(Model::NEARPAGE, shape, row).perfect, perfect);
-            }
+                assert_eq!(count.perfect, perfect);
+            };
+            let half = experiment.age_half().unwrap();
+            check(half[4], experiment.held(), 16);
+            let tenth = experiment.age_tenth().unwrap();
+            check(tenth, experiment.held(), 28);
         }
     }
 
@@ -323,9 +428,10 @@ mod tests {
         let cpus = Cpus::allowed().unwrap();
         let seats = Seats::new(&cpus, SMALL.threads);
         let memory = seats.memory(Memory::builder(), Model::LINUX_6_18, SMALL.bytes).unwrap();
-        let held = age(&memory, seats, SMALL, Row::Tenth).unwrap();
+        let mut experiment = Experiment::new("linux-6.18", &memory, seats, SMALL);
+        experiment.age_half().unwrap();
+        let whole = experiment.age_tenth().unwrap().whole;
         memory.drain_all().unwrap();
-        let whole = SMALL.ranges() - used_ranges(&held);
         assert!(whole > 0);
         assert_eq!(take_huge(&memory, seats).unwrap(), whole);
     }

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use nearpage::{Model, Pfn};
-use nearpage_linux::{FRAME_BYTES, MemoryBuilder};
+use nearpage::Pfn;
+use nearpage_linux::FRAME_BYTES;
 
+use crate::contender::{Contender, check_frees};
 use crate::rows::{Key, Sample, Work};
 use crate::seats::Seats;
 use crate::source::Source;
@@ -32,18 +33,10 @@ pub const SIZES: [u64; 3] = [1 << 30, 4 << 30, 16 << 30];
 /// What `--quick` takes.
 pub const QUICK_SIZES: [u64; 1] = [256 << 20];
 
-/// A step for each of the models and each size.
-pub fn steps<'a>(
-    begin: &'a dyn Fn() -> MemoryBuilder,
-    cpus: &'a Cpus,
-    models: &'a [Model],
-    sizes: &'a [u64],
-) -> Vec<Step<'a>> {
-    let step = |bytes: u64, model: Model| {
-        let run = move || measure(begin(), cpus, model, bytes);
-        Step { allocator: model.name, run: Box::new(run) }
-    };
-    sizes.iter().flat_map(|&bytes| models.iter().map(move |&model| step(bytes, model))).collect()
+/// The step of a contender for a size.
+pub fn step<'a>(cpus: &'a Cpus, contender: &'a impl Contender, bytes: u64) -> Step<'a> {
+    let run = move || measure(cpus, contender, bytes);
+    Step { allocator: contender.name(), run: Box::new(run) }
 }
 
 /// What the thread that asks, or the other, has seen.
@@ -55,15 +48,10 @@ enum Seen {
     Longest(Duration),
 }
 
-fn measure(
-    begin: MemoryBuilder,
-    cpus: &Cpus,
-    model: Model,
-    bytes: u64,
-) -> Result<Vec<Sample>, StepError> {
+fn measure(cpus: &Cpus, contender: &impl Contender, bytes: u64) -> Result<Vec<Sample>, StepError> {
     let threads = THREADS.min(cpus.count());
     let seats = Seats::new(cpus, threads);
-    let memory = seats.memory(begin, model, bytes)?;
+    let memory = contender.pages(seats, bytes)?;
     let (is_asked, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
     let seen = seats.run(|thread, gate| match thread {
         0 => {
@@ -76,17 +64,15 @@ fn measure(
             disturb(&memory, gate, &is_asked, &is_answered)
         }
     })?;
-    if memory.misuses() > 0 {
-        return Err(StepError::Refused(memory.misuses()));
-    }
+    check_frees(&memory)?;
     let pages = (bytes / FRAME_BYTES) as usize;
     let sample = |seen| {
         let (work, time) = match seen {
             Seen::Request(start, end) => (Work::Order9First, end - start),
             Seen::Longest(longest) => (Work::Order9Stall, longest),
         };
-        let key = Key { work, allocator: model.name, threads, n: pages };
-        Sample { key, ns: time.as_nanos() as f64, samples_ns: Vec::new() }
+        let key = Key { work, allocator: contender.name(), threads, n: pages };
+        Sample { key, ns: time.as_nanos() as f64, samples_ns: Vec::new(), moves: None }
     };
     Ok(seen.into_iter().map(sample).collect())
 }
@@ -156,15 +142,18 @@ fn disturb(
 
 #[cfg(test)]
 mod tests {
+    use nearpage::Model;
     use nearpage_linux::Memory;
 
     use super::*;
+    use crate::contender::Rules;
 
     #[test]
     fn a_request_that_cannot_be_met_is_timed_and_so_are_the_others() {
         let cpus = Cpus::allowed().unwrap();
         for model in [Model::NEARPAGE, Model::LINUX_6_18] {
-            let samples = measure(Memory::builder(), &cpus, model, 64 << 20).unwrap();
+            let rules = Rules { name: model.name, model, begin: &|| Memory::builder() };
+            let samples = measure(&cpus, &rules, 64 << 20).unwrap();
             let works: Vec<Work> = samples.iter().map(|sample| sample.key.work).collect();
             let expected = [Work::Order9First, Work::Order9Stall];
             assert_eq!(works, expected[..THREADS.min(cpus.count())]);

@@ -14,7 +14,7 @@ const ORDERS: usize = Order::MAX.0 as usize + 1;
 /// All pairs of all orders, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
-    for threads in context.thread_counts() {
+    for threads in context.cpus.one_and_all() {
         for (name, memory) in context.field.memories() {
             steps.extend(of_all_orders(context, name, threads, memory));
         }

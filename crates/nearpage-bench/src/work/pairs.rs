@@ -9,7 +9,7 @@ use crate::step::{Step, StepError};
 /// All pairs, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
-    for threads in context.thread_counts() {
+    for threads in context.cpus.one_and_all() {
         let key = |allocator| Key { work: Work::Pair, allocator, threads, n: 1 };
         if let Some(limit) = &context.field.limit {
             steps.push(step(context, key("rseq-limit"), limit));

@@ -2,64 +2,64 @@
 //!
 //! A round is: fill (not timed), free LIFO, fill, free in random order. So the fill that is timed takes
 //! pages from an allocator that got them back in order. Several threads hold equal shares.
+//!
+//! Ten times as many pages are held in memories of their own, which are larger: what lies in caches then is a small part.
 
+use super::held::{self, Load, Round, fill};
 use super::pairs;
+use crate::contender::{Contender, Setting};
+use crate::counts::{Counters, Moves};
 use crate::field::Context;
 use crate::measure::{Clock, Phase, Stopwatch};
 use crate::rows::{Key, Sample, Work};
-use crate::source::{Glibc, Mmap, Source};
+use crate::source::Source;
 use crate::step::{Step, StepError};
 use crate::threads::Gate;
 
 /// The random order is the same for all allocators: it follows from this and the number of the thread.
 const SEED: u64 = 2017;
 
-/// A mapping costs hundreds of times what a page costs: so many times fewer are held.
-const MMAP_SHARE: usize = 100;
-/// A block of glibc's has a header beside it, which brings memory in: so many times fewer are held.
-const GLIBC_SHARE: usize = 10;
+/// So many times the pages are held in memories of their own.
+pub const LARGE: usize = 10;
 
 /// All that hold pages, at one CPU and at all.
 pub fn steps<'a>(context: Context<'a>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
-    let pages = context.effort.fill_pages;
-    for threads in context.thread_counts() {
+    for threads in context.cpus.one_and_all() {
         let works = [Work::Fill, Work::FreeLifo, Work::FreeRandom];
         steps.extend(pairs::limit_step(context, works, threads));
-        for (name, memory) in context.field.memories() {
-            steps.push(step(context, name, threads, pages, memory));
-        }
-        steps.push(step(context, "glibc", threads, pages / GLIBC_SHARE, Glibc));
-        steps.push(step(context, "mmap", threads, pages / MMAP_SHARE, Mmap));
+        steps.extend(held::steps(context, Cycles, threads));
     }
     steps
 }
 
-/// `pages` are of all threads together.
-fn step<'a, S: Source + 'a>(
-    context: Context<'a>,
-    allocator: &'static str,
-    threads: usize,
+/// The same work in a fresh memory each time, at one CPU and at all.
+pub fn fresh_steps<'a>(
+    setting: Setting<'a>,
+    contender: &'a impl Contender,
     pages: usize,
-    source: S,
-) -> Step<'a> {
-    let pages = pages / threads;
-    let key = move |work| Key { work, allocator, threads, n: pages * threads };
-    let run = move || {
-        let cycles = context.cpus.run(threads, |thread, gate| {
-            cycle(context.clock, &source, vec![S::BLANK; pages], gate, SEED + thread as u64)
+) -> Vec<Step<'a>> {
+    held::fresh_steps(setting, contender, Cycles, pages)
+}
+
+/// A round: a cycle of each thread.
+#[derive(Clone, Copy)]
+struct Cycles;
+
+impl Load for Cycles {
+    fn round<S: Source>(self, round: Round<'_>, source: &S) -> Result<Vec<Sample>, StepError> {
+        let Round { clock, seats, threads, allocator, pages } = round;
+        let mut cycles = seats.run_on(threads, |thread, gate| {
+            cycle(clock, source, vec![S::BLANK; pages], gate, thread)
         })?;
-        let (mut lifo, mut fill, mut random) = (Vec::new(), Vec::new(), Vec::new());
-        for [thread_lifo, thread_fill, thread_random] in cycles {
-            lifo.push(thread_lifo);
-            fill.push(thread_fill);
-            random.push(thread_random);
-        }
-        let phases = [(Work::Fill, fill), (Work::FreeLifo, lifo), (Work::FreeRandom, random)];
-        let sample = |(work, phases)| Sample::of(context.clock, key(work), phases);
-        Ok(phases.into_iter().map(sample).collect())
-    };
-    Step { allocator, run: Box::new(run) }
+        let sample = |(at, work): (usize, Work)| {
+            let key = Key { work, allocator, threads, n: pages * threads };
+            let moves = cycles[0].moves(at);
+            let phases = cycles.iter_mut().map(|cycle| cycle.phases.remove(0)).collect();
+            Sample { moves, ..Sample::of(clock, key, phases) }
+        };
+        Ok(PHASES.into_iter().enumerate().map(sample).collect())
+    }
 }
 
 /// Objects of so many bytes instead of pages, by one thread, and without the best order.
@@ -70,20 +70,35 @@ pub fn object_step<'a, S: Source + 'a>(
     source: S,
 ) -> Step<'a> {
     let run = move || {
-        let cycles = context.cpus.run(1, |_, gate| {
-            cycle(context.clock, &source, vec![S::BLANK; context.effort.objects], gate, SEED)
+        let mut cycles = context.cpus.run(1, |thread, gate| {
+            cycle(context.clock, &source, vec![S::BLANK; context.effort.objects], gate, thread)
         })?;
-        let (mut fill, mut random) = (Vec::new(), Vec::new());
-        for [_, thread_fill, thread_random] in cycles {
-            fill.push(thread_fill);
-            random.push(thread_random);
-        }
-        let key = |work| Key { work, allocator, threads: 1, n: bytes };
-        let phases = [(Work::ObjFill, fill), (Work::ObjFreeRandom, random)];
-        let sample = |(work, phases)| Sample::of(context.clock, key(work), phases);
-        Ok(phases.into_iter().map(sample).collect())
+        let sample = |(work, phase)| {
+            let key = Key { work, allocator, threads: 1, n: bytes };
+            Sample::of(context.clock, key, vec![phase])
+        };
+        let phases = cycles.remove(0).phases.into_iter().skip(1);
+        Ok([Work::ObjFill, Work::ObjFreeRandom].into_iter().zip(phases).map(sample).collect())
     };
     Step { allocator, run: Box::new(run) }
+}
+
+/// The phases of a cycle.
+const PHASES: [Work; 3] = [Work::FreeLifo, Work::Fill, Work::FreeRandom];
+
+/// What one thread did in a round.
+struct Cycle {
+    /// One for each of [`PHASES`].
+    phases: Vec<Phase>,
+    /// What the source had counted before the first phase and after each: of the first thread.
+    counters: Vec<Option<Counters>>,
+}
+
+impl Cycle {
+    /// What was counted in a phase.
+    fn moves(&self, phase: usize) -> Option<Moves> {
+        self.counters[phase + 1]?.since(self.counters[phase]?)
+    }
 }
 
 /// One round of one thread: free LIFO, fill, free in random order.
@@ -92,64 +107,60 @@ fn cycle<S: Source>(
     source: &S,
     mut held: Vec<S::Block>,
     gate: &Gate,
-    seed: u64,
-) -> Result<[Phase; 3], StepError> {
+    thread: usize,
+) -> Result<Cycle, StepError> {
+    let counters = || gate.all_wait_for_one(thread, || source.counters());
     fill(source, &mut held)?;
-    gate.wait();
+    let filled = counters();
     let mut lifo = Stopwatch::start(clock);
     for sample in held.rchunks(S::sample_operations::<0>()) {
         // SAFETY: the fill above allocated each of these pages, and this frees each once.
         sample.iter().rev().for_each(|&page| unsafe { source.free::<0>(page) });
         lifo.lap(sample.len());
     }
-    gate.wait();
+    let freed = counters();
     let mut filling = Stopwatch::start(clock);
     for sample in held.chunks_mut(S::sample_operations::<0>()) {
         fill(source, sample)?;
         filling.lap(sample.len());
     }
-    fastrand::Rng::with_seed(seed).shuffle(&mut held);
-    gate.wait();
+    fastrand::Rng::with_seed(SEED + thread as u64).shuffle(&mut held);
+    let filled_again = counters();
     let mut random = Stopwatch::start(clock);
     for sample in held.chunks(S::sample_operations::<0>()) {
         // SAFETY: the second fill allocated each of these pages, and this frees each once.
         sample.iter().for_each(|&page| unsafe { source.free::<0>(page) });
         random.lap(sample.len());
     }
-    Ok([lifo.stop(), filling.stop(), random.stop()])
-}
-
-/// Allocates a page into each of `slots`, or none.
-fn fill<S: Source>(source: &S, slots: &mut [S::Block]) -> Result<(), StepError> {
-    for at in 0..slots.len() {
-        let Some(page) = source.alloc::<0>() else {
-            // SAFETY: these were just allocated, and nobody gets them.
-            slots[..at].iter().for_each(|&page| unsafe { source.free::<0>(page) });
-            return Err(StepError::Exhausted);
-        };
-        slots[at] = page;
-    }
-    Ok(())
+    Ok(Cycle {
+        phases: vec![lifo.stop(), filling.stop(), random.stop()],
+        counters: vec![filled, freed, filled_again, counters()],
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use nearpage::Model;
+    use nearpage_linux::Memory;
+
     use super::*;
+    use crate::contender::Rules;
+    use crate::field::Effort;
     use crate::source::counting::Counting;
     use crate::threads::Cpus;
 
-    fn cycle_of(source: &Counting, pages: usize) -> Result<[Phase; 3], StepError> {
+    fn cycle_of(source: &Counting, pages: usize) -> Result<Cycle, StepError> {
         let clock = Clock::calibrate();
         let cpus = Cpus::allowed().unwrap();
-        let run = |_, gate: &Gate| cycle(clock, source, vec![0; pages], gate, SEED);
+        let run = |thread, gate: &Gate| cycle(clock, source, vec![0; pages], gate, thread);
         Ok(cpus.run(1, run)?.remove(0))
     }
 
     #[test]
     fn a_cycle_frees_lifo_and_then_at_random() {
         let source = Counting::new(3000);
-        let phases = cycle_of(&source, 3000).unwrap();
-        assert!(phases.iter().all(|phase| phase.samples_ns.len() == 3));
+        let cycle = cycle_of(&source, 3000).unwrap();
+        assert!(cycle.phases.iter().all(|phase| phase.samples_ns.len() == 3));
         assert!(source.held().is_empty());
         let freed = source.freed();
         let (lifo, random) = freed.split_at(3000);
@@ -162,5 +173,28 @@ mod tests {
         let source = Counting::new(100);
         assert!(matches!(cycle_of(&source, 101), Err(StepError::Exhausted)));
         assert!(source.held().is_empty());
+    }
+
+    /// In a fresh memory each phase moves all pages once, and what moved is counted phase by phase.
+    #[test]
+    fn each_phase_counts_its_own_pages() {
+        let cpus = Cpus::allowed().unwrap();
+        let begin = || Memory::builder();
+        let rules = Rules { name: "linux-6.18", model: Model::LINUX_6_18, begin: &begin };
+        let (clock, effort, bytes) = (Clock::calibrate(), Effort::QUICK, 64 << 20);
+        let setting = Setting { cpus: &cpus, clock, effort, bytes };
+        let steps = fresh_steps(setting, &rules, 4000);
+        assert_eq!(steps.len(), setting.cpus.one_and_all().count());
+        for step in steps {
+            let samples = (step.run)().unwrap();
+            let works: Vec<Work> = samples.iter().map(|sample| sample.key.work).collect();
+            assert_eq!(works, PHASES);
+            for sample in samples {
+                let moves = sample.moves.unwrap();
+                assert_eq!((moves.pages, sample.key.n), (4000, 4000), "{sample:?}");
+                assert!((1..4000).contains(&moves.zone_locks), "{sample:?}");
+                assert!(sample.ns > 0.0);
+            }
+        }
     }
 }

@@ -163,7 +163,7 @@ fn caches<'s>(slab: &'s SlabAllocator<'_>) -> [KmemCache<'s>; 3] {
 pub fn steps<'a>(context: Context<'a>, caches: &'a Caches<'_>) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     let cpus = context.cpus.count();
-    for threads in context.thread_counts() {
+    for threads in context.cpus.one_and_all() {
         for (at, &n) in SIZES.iter().enumerate() {
             let key = |allocator| Key { work: Work::ObjPair, allocator, threads, n };
             for (name, caches) in caches.variants() {

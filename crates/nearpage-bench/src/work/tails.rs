@@ -6,15 +6,16 @@
 use std::time::Instant;
 
 use fastrand::Rng;
-use nearpage::Model;
-use nearpage_linux::{FRAME_BYTES, MemoryBuilder};
+use nearpage_linux::FRAME_BYTES;
 
+use crate::contender::{Contender, Setting, check_frees};
+use crate::counts::Counters;
 use crate::measure::Clock;
 use crate::rows::{Key, Sample, Work};
 use crate::seats::Seats;
 use crate::source::Source;
 use crate::step::{Step, StepError};
-use crate::threads::{Cpus, Gate};
+use crate::threads::Gate;
 
 /// The random orders are the same for all rules.
 const SEED: u64 = 80;
@@ -24,53 +25,30 @@ const FULL_PERCENT: usize = 80;
 /// A thread frees a part in so many at a time.
 const PART: usize = 5;
 
-/// How much is done, and where.
-#[derive(Clone, Copy)]
-pub struct Effort<'a> {
-    /// The CPUs of this process: two or more.
-    pub cpus: &'a Cpus,
-    /// Bytes of each memory.
-    pub bytes: u64,
-    /// Calls of each thread in a round, at least.
-    pub calls: usize,
-    /// By which clock.
-    pub clock: Clock,
-}
-
-/// Steps for each order and each of `variants`: a name, its rules, and how its memories begin.
-pub fn steps<'a>(
-    effort: Effort<'a>,
-    variants: &'a [(&'static str, Model, &'a dyn Fn() -> MemoryBuilder)],
-) -> Vec<Step<'a>> {
-    let step = |measure: Measure, (allocator, model, begin): Variant<'a>| {
-        let run = move || measure(effort, begin(), allocator, model);
-        Step { allocator, run: Box::new(run) }
+/// A step of a contender for each order.
+pub fn steps<'a, C: Contender>(setting: Setting<'a>, contender: &'a C) -> Vec<Step<'a>> {
+    type Measure<C> = fn(Setting<'_>, &C) -> Result<Vec<Sample>, StepError>;
+    let orders: [Measure<C>; 2] = [measure::<C, 0>, measure::<C, 9>];
+    let step = |measure: Measure<C>| Step {
+        allocator: contender.name(),
+        run: Box::new(move || measure(setting, contender)),
     };
-    let orders: [Measure; 2] = [measure::<0>, measure::<9>];
-    orders.iter().flat_map(|&of| variants.iter().map(move |&variant| step(of, variant))).collect()
+    orders.into_iter().map(step).collect()
 }
 
-type Variant<'a> = (&'static str, Model, &'a dyn Fn() -> MemoryBuilder);
-type Measure = fn(Effort<'_>, MemoryBuilder, &'static str, Model) -> Result<Vec<Sample>, StepError>;
-
-fn measure<const ORDER: u8>(
-    effort: Effort<'_>,
-    begin: MemoryBuilder,
-    allocator: &'static str,
-    model: Model,
+fn measure<C: Contender, const ORDER: u8>(
+    setting: Setting<'_>,
+    contender: &C,
 ) -> Result<Vec<Sample>, StepError> {
-    let Effort { cpus, bytes, calls, clock } = effort;
-    let seats = Seats::new(cpus, THREADS);
-    let memory = seats.memory(begin, model, bytes)?;
-    let blocks = (bytes / FRAME_BYTES) as usize >> ORDER;
+    let seats = Seats::new(setting.cpus, THREADS);
+    let memory = contender.pages(seats, setting.bytes)?;
+    let blocks = (setting.bytes / FRAME_BYTES) as usize >> ORDER;
     let share = blocks * FULL_PERCENT / 100 / THREADS;
-    let threads = seats.run(|thread, gate| {
-        let rng = Rng::with_seed(SEED + thread as u64);
-        churn::<ORDER>(&memory, share, calls, rng, clock, gate)
-    })?;
-    if memory.misuses() > 0 {
-        return Err(StepError::Refused(memory.misuses()));
-    }
+    let calls = setting.effort.calls;
+    let threads = seats
+        .run(|thread, gate| churn::<ORDER>(&memory, share, calls, thread, setting.clock, gate))?;
+    check_frees(&memory)?;
+    let moves = threads[0].before.zip(threads[0].after).and_then(|(then, now)| now.since(then));
     let (mut allocs, mut frees) = (Vec::new(), Vec::new());
     for timed in threads {
         allocs.extend(timed.allocs_ns);
@@ -78,34 +56,38 @@ fn measure<const ORDER: u8>(
     }
     let sample = |work, samples_ns: Vec<f64>| {
         let ns = samples_ns.iter().sum::<f64>() / samples_ns.len() as f64;
-        Sample { key: Key { work, allocator, threads: THREADS, n: 1 }, ns, samples_ns }
+        let key = Key { work, allocator: contender.name(), threads: THREADS, n: 1 };
+        Sample { key, ns, samples_ns, moves }
     };
     Ok(vec![sample(Work::OrderAlloc(ORDER), allocs), sample(Work::OrderFree(ORDER), frees)])
 }
 
-/// Calls of one thread, one by one.
+/// Calls of one thread, one by one, and what the source had counted before and after them.
 struct Calls {
     allocs_ns: Vec<f64>,
     frees_ns: Vec<f64>,
+    before: Option<Counters>,
+    after: Option<Counters>,
 }
 
 fn churn<const ORDER: u8>(
     source: &impl Source,
     share: usize,
     calls: usize,
-    mut rng: Rng,
+    thread: usize,
     clock: Clock,
     gate: &Gate,
 ) -> Result<Calls, StepError> {
+    let counters = || gate.all_wait_for_one(thread, || source.counters());
+    let mut rng = Rng::with_seed(SEED + thread as u64);
     let mut held = Vec::with_capacity(share);
     for _ in 0..share {
         held.push(source.alloc::<ORDER>().ok_or(StepError::Exhausted)?);
     }
     let part = (share / PART).max(1);
     let room = calls / 2 + part;
-    let mut timed =
-        Calls { allocs_ns: Vec::with_capacity(room), frees_ns: Vec::with_capacity(room) };
-    gate.wait();
+    let (allocs_ns, frees_ns) = (Vec::with_capacity(room), Vec::with_capacity(room));
+    let mut timed = Calls { allocs_ns, frees_ns, before: counters(), after: None };
     while timed.allocs_ns.len() + timed.frees_ns.len() < calls {
         rng.shuffle(&mut held);
         for block in held.drain(share - part..) {
@@ -121,6 +103,7 @@ fn churn<const ORDER: u8>(
             held.push(block.ok_or(StepError::Exhausted)?);
         }
     }
+    timed.after = counters();
     Ok(timed)
 }
 
@@ -128,12 +111,12 @@ fn churn<const ORDER: u8>(
 mod tests {
     use super::*;
     use crate::source::counting::Counting;
+    use crate::threads::Cpus;
 
     /// What a thread of so many blocks does on a source that has so many.
     fn timed(source: &Counting, share: usize, calls: usize) -> Result<Calls, StepError> {
         let clock = Clock::calibrate();
-        let work =
-            |_, gate: &Gate| churn::<0>(source, share, calls, Rng::with_seed(SEED), clock, gate);
+        let work = |thread, gate: &Gate| churn::<0>(source, share, calls, thread, clock, gate);
         Ok(Cpus::allowed().unwrap().run(1, work)?.remove(0))
     }
 

@@ -4,7 +4,7 @@ mod table;
 
 use clap::{Args, ValueEnum};
 use nearpage::Model;
-use nearpage_bench::{BenchError, Document, Key, Measured, Options, Run, Work};
+use nearpage_bench::{BenchError, Document, Key, Measured, Options, Row, Run, Work};
 use nearpage_machine::size;
 
 use super::input;
@@ -17,7 +17,7 @@ use crate::terminal;
 /// bulk is the table of the bulk page allocator of 2017; the others are times of allocations and frees at
 /// one CPU and at all, of pages and, in slab, of objects. fragmentation and order9 are about what is left of large blocks
 /// after single pages were used at random: fragmentation counts, and times nothing. Without a name: all of them but
-/// fragmentation, order9 and zonelist, in some twenty seconds.
+/// mixed, fragmentation, order9 and zonelist, in half a minute.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct BenchArgs {
@@ -36,7 +36,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
 
-    /// Other rules beside nearpage's own, in pairs, random, cross, orders, tails, fragmentation and order9; repeats
+    /// Other rules beside nearpage's own, in pairs, random, replace, cross, orders, tails, mixed, fragmentation and order9;
+    /// repeats
     #[arg(long = "model", value_name = "MODEL", value_parser = input::rules())]
     models: Vec<Model>,
 
@@ -53,7 +54,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
 
-    /// Shorter rounds, a tenth of the pages in random, and 256M in fragmentation and order9
+    /// Shorter rounds, a tenth of the pages in random and replace, and 256M in fragmentation and order9
     #[arg(long)]
     quick: bool,
 
@@ -69,19 +70,25 @@ of one thread; in cross it is 8192, of which a full queue is an eighth. Median, 
 p99 is over the samples of all rounds. bulk times turns: n pages (or as many batches of n as make 512) are allocated
 between two looks and freed between the next two; a round is all its turns, and the table has means. What the looks
 cost is taken off. In tails each call is a sample: two threads hold 80 % of a memory, and each, again and again, shuffles its
-blocks, frees a fifth, and takes as many. In order9 a thread takes all pages of a fresh memory, frees them in random order but for
+blocks, frees a fifth, and takes as many. random holds ten times as many pages too, in memories of their own. In replace a
+thread frees one of its pages, chosen at random before the clock starts, and takes another, as often as it holds pages; it has
+done so once before, untimed. In mixed two threads hold 60 % of a memory in single pages and 20 % in blocks of order 9,
+and free and take back a fifth of the single pages; then, again and again, one time in eight a block of order 9 is freed at
+random or one is taken, else 1 to 64 single pages are taken, or freed at random, within 4000 pages of what a thread began
+with. Each call is timed by rdtscp, or by the system's clock where that is not to be had. In order9 a thread takes all pages of a fresh memory, frees them in random order but for
 one of each pageblock, and asks for a block of order 9, which there cannot be; another thread takes and frees pages
 meanwhile.
 
 fragmentation: single pages, T threads, each pinned; fill to 90 % of all pages, split evenly; shuffle all pages held,
 and deal them out again; each thread frees its last pages until 50 % is used; 7 rounds in which each thread, as often as
 it holds pages, frees a random page of its own and takes one; 60 rounds in which it shuffles its pages, frees a fifth and
-takes as many (the first row is counted); then it shuffles and frees down to 10 %, and frees and takes a random page 20
-times as often as it holds pages (the second row). Generators begin with the seed, plus the thread's number, plus 1000 for
+takes as many; then it shuffles and frees down to 10 %, and frees and takes a random page 20 times as often as it holds
+pages. Ranges are counted after the 7 rounds, after 1, 5, 20 and 60 rounds of fifths, and at the end. Generators begin with the seed, plus the thread's number, plus 1000 for
 the shuffle of all; nothing drains caches meanwhile; min_free_kbytes is 0. Counted are aligned ranges of 512 pages of
-which the threads hold none, and the requests of order 9 that then succeed: each row is a run of its own. More threads
+which the threads hold none, and after 60 rounds and at the end the requests of order 9 that then succeed: each of the two
+is the end of a run of its own. More threads
 than CPUs share them; each has a pageset of its own all the same, with a lock in place of restartable sequences. With one
-thread a seed always gives the same counts.
+thread a seed always gives the same counts, unless rules look at the clock.
 
   rseq-limit         a pop and a push by restartable sequences, and nothing around them
   rseq-limit-pair    in random, cross and orders: the same, each CPU with its own numbers. Without zones there is
@@ -102,14 +109,14 @@ thread a seed always gives the same counts.
 JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [...], \"fragmentation\": [...]}
   machine            cpu, cpus, cpu_list, nodes, memory_bytes, kernel, page_bytes, storage, binding,
                      version, commit, clock_look_ns, bytes_per_node, rounds
-  rows[].bench       pair, fill, free_lifo, free_random, cross, order0_pair to order10_pair,
-                     order0_alloc, order0_free, order9_alloc and order9_free in tails, order9_first and
+  rows[].bench       pair, fill, free_lifo, free_random, replace, cross, order0_pair to order10_pair,
+                     order0_alloc, order0_free, order9_alloc and order9_free in tails, the same with mixed_ before in mixed, order9_first and
                      order9_stall in order9, single_alloc, single_free, bulk_alloc, bulk_free; with --loop 2017
                      single_alloc_2017 and single_free_2017; near and far in zonelist; lock_pair,
                      lock_contended; obj_pair, obj_fill, obj_free_random, obj_cross, obj_pair_near,
                      obj_pair_memoryless, obj_pair_memoryless_old
   rows[].allocator   as above, or a model's name
-  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill and free_* (1 for
+  rows[].threads, n  n is pages per call in single_* and bulk_*, pages held in fill, free_* and replace (1 for
                      rseq-limit-pair), pages of the memory in order9_first and order9_stall, nodes in near and
                      far, bytes of an object in obj_*, 0 in lock_*, else 1
   rows[].ns_median, ns_min, ns_max
@@ -119,11 +126,18 @@ JSON (--json): {\"schema\": 1, \"machine\": {...}, \"rows\": [...], \"scans\": [
   rows[].ns_p99      over the samples of all rounds, per operation as ns_median; null in single_*, bulk_*,
                      order9_first and order9_stall, where a round is not divided
   rows[].ns_p999, ns_p9999
-                     only in tails: what all calls but one in 1000, and but one in 10000, do not exceed
+                     only in tails and mixed, with ns_p50: what all calls but one in 1000, and but one in 10000, and
+                     half of them do not exceed
+  rows[].pages_moved, zone_locks_per_1000_pages, shared_writes_per_1000_pages
+                     where nearpage counts: allocations and frees of pages, how often a zone's lock was taken for 1000 of
+                     them, and writes to words of a zone that all CPUs share (null: these rules do not count them);
+                     in the rows of fragmentation too
+  call_clock         only with mixed: rdtscp or clock
   scans[]            only with zonelist: bench, allocator, n; pages allocated, zones_visited and
                      zones_skipped behind the first, second_passes, zaps
   fragmentation[]    only with fragmentation: model, threads, bytes, seed; cpus that the threads shared;
-                     used_percent, ranges, perfect (if the pages lay side by side), whole, order9_requests";
+                     used_percent, singles_rounds, fifths_rounds, ranges, perfect (if the pages lay side by side),
+                     whole, order9_requests (null where the run goes on)";
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -132,14 +146,18 @@ pub enum Bench {
     Bulk,
     /// A page allocated and freed, again and again
     Pairs,
-    /// 200000 pages, freed in the best and in a random order
+    /// 200000 pages, and 2000000, freed in the best and in a random order
     Random,
+    /// One of 200000 pages that are held, chosen at random, replaced by another, again and again
+    Replace,
     /// Pages allocated on one CPU and freed on another
     Cross,
     /// Blocks of all orders, allocated and freed again and again
     Orders,
     /// The slowest of many requests of order 0 and order 9, one by one, in a memory that is four fifths full
     Tails,
+    /// The same of single pages and blocks of order 9 that come and go side by side; only if named
+    Mixed,
     /// Ranges of 512 pages that stay whole while threads hold pages at random: counts, not times; only if named
     Fragmentation,
     /// The first request of order 9 after many pages were freed at random, and what others wait meanwhile; only if named
@@ -158,9 +176,11 @@ impl From<Bench> for nearpage_bench::Bench {
             Bench::Bulk => Self::Bulk,
             Bench::Pairs => Self::Pairs,
             Bench::Random => Self::Random,
+            Bench::Replace => Self::Replace,
             Bench::Cross => Self::Cross,
             Bench::Orders => Self::Orders,
             Bench::Tails => Self::Tails,
+            Bench::Mixed => Self::Mixed,
             Bench::Fragmentation => Self::Fragmentation,
             Bench::Order9 => Self::Order9,
             Bench::Zonelist => Self::Zonelist,
@@ -236,7 +256,8 @@ impl BenchFailure {
                 | BenchError::Size { .. }
                 | BenchError::Model(_)
                 | BenchError::Environment(_)
-                | BenchError::NoAddressesForNodes { .. },
+                | BenchError::NoAddressesForNodes { .. }
+                | BenchError::NoAddressesForPages { .. },
             ) => 2,
             Self::Bench(_) => 1,
         }
@@ -332,10 +353,7 @@ fn print_text(run: &Run) -> Result<(), CommandError> {
             None => {
                 let measured = measure(run, bench)?;
                 let figures = figures(bench, &measured, run.single_loop());
-                let counts = match measured.counts.as_slice() {
-                    [] => String::new(),
-                    counts => table::counts(counts),
-                };
+                let counts = table::counts(bench, &measured.rows);
                 format!("\n{figures}\n{counts}")
             }
         };
@@ -371,13 +389,23 @@ fn figures(
     match bench {
         Bench::Bulk => table::bulk(rows, single_loop),
         Bench::Random => {
-            table::figures(rows, |Key { work, n, .. }| format!("{work}: ns per page, {n} pages"))
+            let title = |Key { work, n, .. }| format!("{work}: ns per page, {n} pages");
+            // Both have the same works, but not the same allocators.
+            let (fewer, more) = rows.split_at(rows.partition_point(|row| !is_larger(row, rows)));
+            format!("{}\n{}", table::figures(fewer, title), table::figures(more, title))
         }
+        Bench::Replace => table::figures(rows, |Key { work, n, .. }| {
+            format!("{work}: ns per free and allocation, {n} pages")
+        }),
         Bench::Pagelock => {
             table::figures(rows, |key| format!("{}: ns per lock and unlock", key.work))
         }
         Bench::Orders => table::orders(rows, "orders: ns per allocation and free"),
-        Bench::Tails => table::tails(rows),
+        Bench::Tails => table::tails(rows, "ns per call"),
+        Bench::Mixed => {
+            let clock = measured.call_clock.unwrap_or("an unknown clock");
+            table::tails(rows, &format!("ns per call by {clock}"))
+        }
         Bench::Fragmentation => table::fragmentation(&measured.fragmentation),
         Bench::Order9 => table::order9(rows),
         Bench::Zonelist => table::zonelist(rows, &measured.scans),
@@ -388,6 +416,12 @@ fn figures(
         // Pairs, cross, and what is measured as they are.
         _ => table::figures(rows, |key| format!("{}: ns per allocation and free", key.work)),
     }
+}
+
+/// Whether a row is of the memories that hold many times what the first row's hold.
+fn is_larger(row: &Row, rows: &[Row]) -> bool {
+    let first = rows.iter().find(|row| row.key.allocator == "nearpage");
+    first.is_some_and(|first| row.key.n > 2 * first.key.n)
 }
 
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {

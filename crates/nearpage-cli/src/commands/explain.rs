@@ -43,16 +43,19 @@ unreadable input. A log that breaks off is explained as far as it goes.
 The log is read as it comes: 1 GB takes no more memory than 1 MB. Times, hosts, priorities and callers in front of
 lines are taken off. Lines of reports that are mixed are sorted by caller where the kernel prints it, else by
 what a report can still have. Of reports that are alike (process, order, flags, rule) the text shows the first in
-full and counts the others.
+full and counts the others; of more than 4096 kinds it counts the rest.
 
 JSON (--json):
-  schema                 1
+  schema                 2
   source                 the file
-  reports[]              report: what the kernel printed, sizes in KiB
+  reports[]              report: what the kernel printed, sizes in KiB; a figure that is not exact is an object
+                           (least, most), one of which nothing is known is null
                          verdict: rule (watermark, lowmem_reserve, highatomic_reserve, no_block,
-                           order_too_large, memcg, passes, unknown), node, zone, confined_by (by: kind, policy,
-                           this_node, cpuset; elsewhere; hidden_pages), rights, zones[] (pages), no_progress (KiB)
-                         remedies[]: change, helps (yes, no, unknown), amount, text
+                           order_too_large, memcg, area_too_large, addresses, no_zone, passes, unknown), answer
+                           (refused, passes, open), depends_on[], mark (min, high), node, zone, confined_by (by: kind,
+                           policy, this_node, cpuset; elsewhere; hidden_pages), rights, zones[] (pages), no_progress (KiB)
+                         causes[]: kind, kib, text; what decides first, then what fills memory
+                         remedies[]: change, effect (helps, helps_a_little, unknown, no_effect, harmful), amount, text
                          unknown[]: what the report does not tell
   lines                  lines read
   error                  why reading ended before the log did; null if it did not";
@@ -145,7 +148,7 @@ impl Shown {
         match self {
             Shown::Json { .. } => {
                 let name = serde_json::to_string(name)?;
-                write!(output, "{{\n  \"schema\": 1,\n  \"source\": {name},\n  \"reports\": [")
+                write!(output, "{{\n  \"schema\": 2,\n  \"source\": {name},\n  \"reports\": [")
             }
             Shown::Text(_) => Ok(()),
         }

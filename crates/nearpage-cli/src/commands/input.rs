@@ -14,6 +14,8 @@ use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
 use nearpage_report::file::{PageFile, WriteError};
 
+use super::sudo;
+
 /// What messages and documents call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
 
@@ -31,7 +33,8 @@ pub(super) fn page_file<'a>(
     inputs: impl Iterator<Item = &'a Path>,
 ) -> Result<PageFile, WriteError> {
     let files: Vec<PathBuf> = inputs.flat_map(files_of).collect();
-    PageFile::at(path, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+    let page = PageFile::at(path, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    Ok(page.owned_by(sudo::caller()))
 }
 
 /// The files behind an input: a file, all files below a folder, and the file that standard input was redirected from.

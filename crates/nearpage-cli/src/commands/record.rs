@@ -2,10 +2,12 @@
 
 mod program;
 mod signals;
+mod user;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -13,16 +15,19 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::bench::parse_bytes;
 use super::input::is_standard;
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, sudo};
 use crate::terminal;
 use nearpage_trace::record::{
-    Control, Ended, EventChoice, Output, OutputError, Progress, RecordError, Recorded, Recorder,
-    SCRIPT, Target,
+    Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress, RecordError,
+    Recorded, Recorder, SCRIPT, Target,
 };
 use program::Program;
+use user::CommandUser;
 
 pub use program::NoProgram;
+pub use user::NoUser;
 
 /// Record what the page allocator of this machine does while a command runs.
 ///
@@ -49,9 +54,21 @@ pub struct RecordArgs {
     #[arg(long, value_name = "T", value_parser = duration)]
     duration: Option<Duration>,
 
+    /// Memory of each CPU's ring in the kernel, such as 16M [default: up to 128M, all of them 1/32 of memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    buffer: Option<u64>,
+
+    /// The most that the trace may take on disk while it is recorded, such as 4G; later events are lost, and counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_size: Option<u64>,
+
     /// Record until this process ends, which is not disturbed
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
+
+    /// Run the command as this user, by name or number [default: who called sudo, else this user]
+    #[arg(long, value_name = "USER", requires = "command")]
+    user: Option<String>,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -69,11 +86,19 @@ pub struct RecordArgs {
 const AFTER_HELP: &str = "\
 What is recorded: events of page allocation, free, refills, drains, fragmentation, tasks, of the whole machine; bulk
 allocation by kprobes where the kernel has them; all in a trace instance of its own, which is removed at the end, also
-after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s. The
-buffers take up to 1/32 of memory; when one is full, later events are lost, counted and said.
+after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s.
+
+The kernel keeps the trace in a ring for each CPU. When one is half full, all are taken to a file without a name beside
+the bundle (--max-size bounds it); shorter recordings are not disturbed. What a full ring or disk has no room for is
+lost, counted and said, and the recording goes on.
 
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
-that the command printed, which go to cmd.txt instead of the terminal. Its input is empty.
+that the command printed, which go to cmd.txt instead of the terminal. Its input is empty. Only the owner may read the
+bundle: who called sudo, where that user may make files, else who runs this.
+
+Under sudo the command runs as the user who called it, with the environment that sudo passed on and that user's HOME,
+USER, LOGNAME and SHELL; --user root runs it as root. Of the environment, the command of another --user gets only PATH,
+TERM, COLORTERM, TZ, LANG, LANGUAGE and LC_*. As another user than root, it has no terminal.
 
 Ctrl-C, SIGTERM, SIGHUP, SIGQUIT or the end of --duration: the command and what it started are asked to end (SIGTERM),
 after 5 s or a second Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is
@@ -91,7 +116,9 @@ JSON (--json):
   bundle               where it is, or null for standard output; bundle_bytes
   kernel, command, pid what was recorded; pid of --pid, or null
   ended                by-itself, after-duration or stopped; exit_code of the command
-  events, lost_events  in the trace, and not in it; samples, seconds
+  events, lost_events  in the trace, and not in it; lost_marks among them; samples, seconds
+  ring_bytes           of the trace as the kernel had it; buffer_bytes of each CPU's ring
+  cut                  null, or why the trace was not taken to its end
   has_mounted_tracefs  whether a tracefs was mounted, which stays
   left                 null, or what could not be removed
 
@@ -108,6 +135,9 @@ pub enum RecordFailure {
     /// There is no such program.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
+    /// There is no such user.
+    #[error(transparent)]
+    NoUser(#[from] NoUser),
     /// Signals cannot be caught.
     #[error("cannot prepare the recorder: {0}")]
     Signals(#[source] io::Error),
@@ -149,7 +179,7 @@ impl RecordFailure {
             )
             | Self::Signals(_) => 1,
             Self::Refused(RecordError::Abandoned) => 130,
-            Self::Refused(_) | Self::NoProgram(_) => 2,
+            Self::Refused(_) | Self::NoProgram(_) | Self::NoUser(_) => 2,
             Self::Command(code) => *code,
             Self::Interrupted(signal) => 128 + signal,
         };
@@ -175,10 +205,23 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     };
     let output = arguments.output(program.as_ref()).map_err(RecordFailure::from)?;
     let mut command = program.as_ref().map(Program::command);
+    if let Some(command) = &mut command
+        && let Some(user) =
+            CommandUser::of(arguments.user.as_deref()).map_err(RecordFailure::from)?
+    {
+        user.take(command);
+        if user.is_caller {
+            let name = &user.name;
+            terminal::note(format!(
+                "the command runs as {name}, who called sudo; --user root runs it as root"
+            ));
+        }
+    }
     let recorder = Recorder {
         target: target(program.as_ref(), command.as_mut(), arguments.pid),
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
         duration: arguments.duration,
+        limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },
     };
     let control = Control::new().map_err(RecordFailure::Signals)?;
     let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
@@ -187,6 +230,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     bar.finish_and_clear();
     let recorded = recorded.map_err(RecordFailure::from)?;
     arguments.print(&recorded)?;
+    arguments.tell_limits(&recorded);
     if let Some(left) = &recorded.left {
         terminal::error(left);
     }
@@ -220,8 +264,19 @@ impl RecordArgs {
             Some(_) if self.is_to_standard_output() => {
                 Ok(Output::stream(&name(), Box::new(io::stdout())))
             }
-            Some(path) => Output::claim(path),
-            None => Output::claim_new(&name()),
+            Some(path) => Output::claim(path, sudo::caller()),
+            None => Output::claim_new(&name(), sudo::caller()),
+        }
+    }
+
+    /// Says what the kernel or the disk had no room for.
+    fn tell_limits(&self, recorded: &Recorded) {
+        if let Some(asked) = self.buffer.filter(|&asked| recorded.buffer_bytes < asked) {
+            let had = recorded.buffer_bytes >> 10;
+            terminal::note(format!("--buffer {asked}: the kernel gave {had}K to each CPU"));
+        }
+        if let Some(cut) = &recorded.cut {
+            terminal::note(format!("the trace is cut off: {cut}"));
         }
     }
 
@@ -233,7 +288,11 @@ impl RecordArgs {
         match &recorded.bundle {
             Some(path) => {
                 let next = format!("next: nearpage replay {path}\n");
-                print(&(summary(path, recorded) + &next))
+                print(&(summary(path, recorded) + &next))?;
+                if let Ok(found) = fs::metadata(path) {
+                    terminal::note(content(user::name_of(found.uid()), found.mode()));
+                }
+                Ok(())
             }
             None => {
                 terminal::note(summary("standard output", recorded).trim_end());
@@ -241,6 +300,18 @@ impl RecordArgs {
             }
         }
     }
+}
+
+/// What a bundle holds, and who can read it.
+fn content(owner: String, mode: u32) -> String {
+    let readers = match mode & 0o077 {
+        0 if owner == "root" => "only root can read it".into(),
+        0 => format!("only {owner} and root can read it"),
+        _ => format!("it is {owner}'s, and others can read it (mode {:o})", mode & 0o777),
+    };
+    format!(
+        "it holds names of all tasks, the kernel's log, command line and addresses, and what the command printed; {readers}"
+    )
 }
 
 /// The name of a process.
@@ -254,7 +325,9 @@ fn summary(path: &str, recorded: &Recorded) -> String {
     let lost = match lost_events {
         0 => "none lost".into(),
         lost => {
-            format!("{lost} LOST: record less, a shorter time or without --slab and --lock")
+            format!(
+                "{lost} LOST: record less, with a larger --buffer, or without --slab and --lock"
+            )
         }
     };
     let kilobytes = recorded.bundle_bytes.div_ceil(1000);
@@ -285,18 +358,23 @@ fn show(bar: &ProgressBar, progress: Progress) {
         Progress::Mounted => {
             bar.suspend(|| terminal::note("mounted tracefs at /sys/kernel/tracing; it stays"));
         }
-        Progress::Running(time, samples) => {
-            let seconds = time.as_secs_f64();
-            bar.set_message(format!(
-                "recording: {seconds:.1} s, {samples} samples; Ctrl-C ends it"
-            ));
-        }
+        Progress::Running(gauge) => bar.set_message(gauge_text(gauge)),
         Progress::Copying(bytes) if bytes / STEP_BYTES > bar.position() => {
             bar.set_position(bytes / STEP_BYTES);
             bar.set_message(format!("writing the trace: {} MiB of text", bytes / STEP_BYTES));
         }
         _ => {}
     }
+}
+
+fn gauge_text(gauge: Gauge) -> String {
+    let (seconds, megabytes) = (gauge.time.as_secs_f64(), gauge.bytes / 1_000_000);
+    let Gauge { events, fullest_percent, lost_events, .. } = gauge;
+    let lost = if lost_events == 0 { "none".into() } else { lost_events.to_string() };
+    format!(
+        "recording: {seconds:.1} s, {events} events, {megabytes} MB, fullest ring {fullest_percent} %, {lost} lost; Ctrl-C \
+         ends it"
+    )
 }
 
 /// Reads `1.5s`.

@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use clap::Args;
 use nearpage_malloc::Options;
-use nearpage_report::file::PageFile;
 
 use super::CommandError;
 use crate::terminal;
@@ -138,7 +137,9 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
         None => Some("it ran under a policy only".to_owned()),
     };
     // Checked first: a program must not run for an hour in vain.
-    let checked = |file: &Option<PathBuf>| file.as_deref().map(|file| PageFile::at(file, &[]));
+    let checked = |file: &Option<PathBuf>| {
+        file.as_deref().map(|file| super::input::page_file(file, std::iter::empty()))
+    };
     let page = checked(&arguments.report).transpose()?;
     let output = checked(&arguments.output).transpose()?;
     let begun = Instant::now();

@@ -2,13 +2,13 @@
 
 mod twin;
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::shown;
+use nearpage_machine::{OutputFolder, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
@@ -19,7 +19,7 @@ use tempfile::TempPath;
 use super::input::{STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, sudo};
 
 /// Write traces of the page allocator for other tools, or of loads like a recorded one.
 #[derive(Args, Debug)]
@@ -283,7 +283,7 @@ fn tell(arguments: &ExportArgs, document: &Document) -> Result<(), CommandError>
 
 /// A file that takes its name when it is whole; or a device, or standard output.
 enum Output {
-    Beside(BufWriter<File>, TempPath, PathBuf),
+    Beside(BufWriter<File>, TempPath, OutputFolder, OsString),
     Plain(BufWriter<Box<dyn Write>>),
 }
 
@@ -296,21 +296,21 @@ impl Output {
             return Ok(Output::Plain(BufWriter::new(Box::new(File::create(path)?))));
         }
         let path = place(path);
-        let folder = path.parent().unwrap_or(Path::new("/"));
+        let (folder, name) = OutputFolder::of(&path, sudo::caller())?;
+        folder.check(&name)?;
         // Made and written without the library, whose errors name its file instead of the user's.
-        let made = tempfile::Builder::new().make_in(folder, |path| {
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-        })?;
+        let made = tempfile::Builder::new()
+            .make_in(folder.here(), |path| folder.create(path.file_name().unwrap_or_default()))?;
         let (file, beside) = made.into_parts();
-        Ok(Output::Beside(BufWriter::new(file), beside, path))
+        Ok(Output::Beside(BufWriter::new(file), beside, folder, name))
     }
 
     fn keep(self) -> io::Result<()> {
         match self {
             Output::Plain(mut writer) => writer.flush(),
-            Output::Beside(mut writer, beside, path) => {
+            Output::Beside(mut writer, beside, folder, name) => {
                 writer.flush()?;
-                beside.persist(path).map_err(|error| error.error)
+                beside.persist(folder.path(&name)).map_err(|error| error.error)
             }
         }
     }

@@ -84,7 +84,7 @@ fn what_is_named_and_what_is_not_known() {
     assert!(text(&nameless.stdout).starts_with(head), "{}", text(&nameless.stdout));
     let old = "crates/nearpage-explain/tests/reports/public/4.15-i386-oom.log";
     let output = explain(&[old], "");
-    assert!(text(&output.stdout).contains("an unknown number of KiB"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("an unknown amount"), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -93,4 +93,23 @@ fn what_a_log_says_does_not_command_the_terminal() {
     let log = "\u{1b}[31m\u{1b}]0;evil\u{7}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n";
     let output = explain(&[], log);
     assert!(text(&output.stdout).contains("of \\u{1b}]0;evil\\u{7}"), "{}", text(&output.stdout));
+}
+
+/// A log of many kinds of failures is no text without an end: the first are shown, the others are counted.
+#[test]
+fn a_log_of_very_many_kinds_is_counted() {
+    const KINDS: usize = 6000;
+    let failure = |number| {
+        format!(
+            "t{number}: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n"
+        )
+    };
+    let log: String = (0..KINDS).map(failure).collect();
+    let output = explain(&[], &log);
+    let shown = text(&output.stdout);
+    assert_eq!(shown.matches("page allocation failure of t").count(), 4096);
+    let rest =
+        "1904 more of other kinds than the 4096 that are shown, the first at line 4097; --json";
+    assert!(shown.contains(rest), "{}", &shown[shown.len() - 400..]);
+    assert!(shown.contains("6000 reports in 6000 lines"));
 }

@@ -78,7 +78,7 @@ fn wrong_files_are_named_with_line_and_key() {
         ("\"64M\"", "\"100T\"", "line 7: machine: 53687091200 pages; at most 268435456"),
         ("\"64M\"", "\"1K\"", "line 7: machine: no node of the topology has memory"),
         ("scale = 1", "scale = 1000000", "line 12: memory is \"32M\"; accepted: at least 3.8 GiB"),
-        ("scale = 1", "scale = 0", "line 11: scale is 0; accepted: 1 or more"),
+        ("scale = 1", "scale = 0", "line 11: scale is 0; accepted: 1 to 4294967296"),
         ("[\"32M\", \"1G\"]", "[]", "line 12: memory is empty"),
         ("[1, 4]", "[]", "line 13: threads is empty"),
         ("stores_per_page = 1", "stores_per_page = 99999", "line 14: stores_per_page is 99999"),
@@ -229,7 +229,7 @@ fn wrong_contention_is_named_with_line_and_key() {
             "\"129M\"",
             "line 14: memory: accepted: a page and more, scaled, and at most 128 MiB",
         ),
-        ("rounds = 2", "rounds = 0", "line 14: rounds is 0; accepted: 1 or more"),
+        ("rounds = 2", "rounds = 0", "line 14: rounds is 0; accepted: 1 to 4294967296"),
         (
             "fill = {",
             "purge = { pairs = 1, pages = 1, window = 1 }\nfill = {",
@@ -370,8 +370,13 @@ fn wrong_storms_are_named_with_line_and_key() {
     let cases = [
         ("processes = [2, 8]", "processes = [0]", "line 11: processes is 0; accepted: 1 to 8"),
         ("processes = [2, 8]", "processes = [9]", "line 11: processes is 9; accepted: 1 to 8"),
-        ("pages = 16", "pages = 0", "line 12: pages is 0; accepted: 1 or more"),
-        ("sharers = 4", "sharers = 0", "line 14: sharers is 0; accepted: 1 or more"),
+        (
+            "pages = 16",
+            "pages = 9223372036854775807",
+            "line 12: pages is 9223372036854775807; accepted",
+        ),
+        ("pages = 16", "pages = 0", "line 12: pages is 0; accepted: 1 to 4294967296"),
+        ("sharers = 4", "sharers = 0", "line 14: sharers is 0; accepted: 1 to 4294967296"),
         ("locked_ns = 300.0", "streamed = \"much\"", "line 15: streamed is \"much\""),
         ("locked_ns = 300.0", "streamed = \"2T\"", "line 15: streamed: accepted: at most 1T"),
         ("locked_ns = 300.0", "locked_ns = inf", "line 15: locked_ns is inf; accepted: 0 to 1e9"),

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
@@ -19,6 +19,7 @@ const CRATES: [&str; 20] = [
     "nearpage-preload",
     "nearpage-sim",
     "nearpage-bundle",
+    "nearpage-kcore",
     "nearpage-trace",
     "nearpage-replay",
     "nearpage-lab",

@@ -8,6 +8,8 @@ mod export;
 mod globals;
 mod lab;
 mod layers;
+mod limits;
+mod packages;
 mod proc;
 mod record;
 mod report;
@@ -17,3 +19,13 @@ mod tidy;
 mod top;
 mod topo;
 mod trace;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Unpacks a recorded bundle into a folder; the bundle's own folder there.
+fn unpacked_bundle(into: &Path) -> PathBuf {
+    let packed = File::open(tidy::root().join("bundles/q612-n2-mixed.tar.zst")).unwrap();
+    tar::Archive::new(nearpage_trace::unpacked(packed).unwrap()).unpack(into).unwrap();
+    fs::read_dir(into).unwrap().next().unwrap().unwrap().path()
+}

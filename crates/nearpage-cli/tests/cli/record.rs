@@ -1,6 +1,7 @@
 //! `nearpage record` as a user runs it. What needs root and tracefs is skipped without them, and says so.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -358,6 +359,86 @@ fn what_is_no_command_is_recorded_too() {
     }
 }
 
+/// The command of a recorder that is root by sudo, or that has `--user`, has no right of root's, nor what is secret in its
+/// environment.
+#[test]
+fn the_command_is_of_who_called_sudo() {
+    if !can_trace("the_command_is_of_who_called_sudo") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let work = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME secret=$SECRET sudo=$SUDO_UID; \
+                cat /proc/1/environ; (: </dev/tty) && echo terminal; echo again >>/dev/stdout";
+    for (number, (sudo, user, expected)) in [
+        ("12345", None, "12345\n12346\n12346\n/ 12345 12345 secret=s sudo=\n"),
+        (
+            "12345",
+            Some("nobody"),
+            "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n",
+        ),
+        ("", Some("65534"), "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n"),
+        ("12345", Some("root"), "0\n0\n0\n/root-home u l secret=s sudo=12345\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bundle = format!("{number}/");
+        let user = user.map_or(vec![], |user| vec!["--user", user]);
+        let arguments = [&["record", "-o", &bundle], &*user, &["--", "sh", "-c", work]].concat();
+        let mut command = nearpage(&arguments);
+        command.current_dir(folder.path());
+        command.envs([("SECRET", "s"), ("HOME", "/root-home"), ("USER", "u"), ("LOGNAME", "l")]);
+        command.env("SUDO_UID", sudo).env("SUDO_GID", "12346");
+        let (_, _, message) = output(&mut command);
+        let printed = fs::read(folder.path().join(&bundle).join("cmd.txt"));
+        let printed = printed.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {message}"));
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.starts_with(expected), "{arguments:?}: {printed:?}, expected {expected:?}");
+        let is_told = message.contains("runs as 12345, who called sudo; --user root");
+        assert_eq!(is_told, arguments.len() == 7 && number == 0, "{message}");
+        assert!(printed.ends_with("again\n"), "{printed}");
+        if !expected.starts_with("0\n") {
+            assert!(printed.contains("/proc/1/environ: Permission denied"), "{printed}");
+            assert!(!printed.contains("terminal\n"), "{printed}");
+        }
+    }
+    let message = refused(&["record", "--user", "no-such-user", "--", "true"]);
+    assert!(message.contains("there is no such user; expected the name"), "{message}");
+    assert!(refused(&["record", "--user", "nobody", "--duration", "1s"]).contains("CMD"));
+}
+
+/// A bundle that root recorded by sudo is for the user who called it, in folders of that user; elsewhere it is root's.
+#[test]
+fn a_bundle_is_for_who_called_sudo() {
+    if !can_trace("a_bundle_is_for_who_called_sudo") {
+        return;
+    }
+    const CALLER: (u32, u32) = (12_345, 12_346);
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+    fs::create_dir(&own).unwrap();
+    fs::create_dir(&other).unwrap();
+    chown(&own, Some(CALLER.0), Some(CALLER.1)).unwrap();
+    for (folder, output_path, made, owner, mode) in [
+        (&own, "a.tar.zst", "a.tar.zst", CALLER, 0o600),
+        (&own, "b/", "b", CALLER, 0o700),
+        (&own, "c/", "c/before/zoneinfo", CALLER, 0o644),
+        (&other, "a.tar", "a.tar", (0, 0), 0o600),
+    ] {
+        let mut command = nearpage(&["record", "--duration", "10ms", "-o", output_path]);
+        command.current_dir(folder).env("SUDO_UID", "12345").env("SUDO_GID", "12346");
+        let (code, _, message) = output(&mut command);
+        assert_eq!(code, Some(0), "{message}");
+        let others = if owner.0 == 0 { "".into() } else { format!("user {} and ", owner.0) };
+        let readers = format!("what the command printed; only {others}root can read it");
+        assert!(message.contains(&readers), "{message}");
+        let found = fs::metadata(folder.join(made)).unwrap();
+        let has = (found.uid(), found.gid(), found.mode() & 0o777);
+        assert_eq!(has, (owner.0, owner.1, mode), "{folder:?} {made}");
+    }
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 3);
+}
+
 #[test]
 fn a_bundle_goes_through_a_pipe() {
     if !can_trace("a_bundle_goes_through_a_pipe") {
@@ -375,6 +456,68 @@ fn a_bundle_goes_through_a_pipe() {
     let (code, printed, message) = output(replay.stdin(fs::File::open(&path).unwrap()));
     assert_eq!(code, Some(0), "{message}");
     assert_eq!(json(&printed)["bundle"], "standard input");
+}
+
+/// Rings of 64 KiB fill some hundred times: nothing ends, and what is missing is counted.
+#[test]
+fn full_rings_are_survived() {
+    if !can_trace("full_rings_are_survived") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let work =
+        "for i in 1 2 3 4 5 6 7 8; do head -c 40000000 /dev/zero | tail -c 20000000 | wc -c; done";
+    let record = |limits: &[&str], path: &str| {
+        let command = [&["record", "--json", "--buffer", "64K", "-o", path][..], limits].concat();
+        let mut command = nearpage(&[&command[..], &["--", "sh", "-c", work]].concat());
+        let (code, printed, message) = output(command.current_dir(folder.path()));
+        assert_eq!(code, Some(0), "{limits:?}: {message}");
+        (json(&printed), message)
+    };
+    let markers = |folder: &Path| {
+        let trace = fs::File::open(folder.join("trace.txt.zst")).unwrap();
+        let mut markers = Vec::new();
+        let mut last_ns = 0;
+        let counts = nearpage_trace::read_trace::<nearpage_trace::TraceError>(
+            "trace",
+            nearpage_trace::unpacked(trace).unwrap(),
+            |event| {
+                assert!(event.time_ns >= last_ns, "lines are in the order of time");
+                last_ns = event.time_ns;
+                if let nearpage_trace::Event::Marker(text) = event.event {
+                    markers.push(String::from_utf8_lossy(text).into_owned());
+                }
+                Ok(())
+            },
+        );
+        (markers, counts.unwrap().events)
+    };
+
+    let (recorded, _) = record(&[], "streamed/");
+    assert!(recorded["cut"].is_null() && recorded["lost_marks"] == 0, "{recorded}");
+    assert_eq!(recorded["buffer_bytes"], 64 << 10);
+    // Sixteen times what the rings of two CPUs hold.
+    assert!(recorded["ring_bytes"].as_u64() > Some(2 << 20), "{recorded}");
+    let (marks, events) = markers(&folder.path().join("streamed"));
+    assert_eq!(Some(events), recorded["events"].as_u64());
+    let wanted =
+        ["before begin", "before end", "cmd begin", "cmd end rc=0", "after begin", "after end"];
+    for wanted in wanted {
+        let is_wanted = |mark: &&String| mark.trim() == format!("nearpage: {wanted}");
+        assert_eq!(marks.iter().filter(is_wanted).count(), 1, "{wanted}: {marks:?}");
+    }
+
+    let (recorded, message) = record(&["--max-size", "256K"], "cut/");
+    assert!(message.contains("the trace is cut off"), "{message}");
+    assert!(recorded["lost_events"].as_u64() > Some(1000), "{recorded}");
+    assert_eq!(recorded["ring_bytes"], 256 << 10);
+    let (marks, _) = markers(&folder.path().join("cut"));
+    assert!(marks[0].contains("before begin"), "the beginning is kept: {marks:?}");
+    for bundle in ["streamed", "cut"] {
+        let path = folder.path().join(bundle).display().to_string();
+        let (code, _, message) = output(&mut nearpage(&["replay", &path]));
+        assert_eq!(code, Some(0), "{bundle}: {message}");
+    }
 }
 
 fn unpack(bundle: &Path, folder: &Path) {

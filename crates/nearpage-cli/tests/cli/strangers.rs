@@ -1,12 +1,16 @@
 //! What strangers send commands no terminal and reads no file of this machine, and nobody goes around the doors.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::thread;
 
 use assert_cmd::Command;
 
 use super::tidy::{files, root};
+use super::unpacked_bundle;
 
 /// What would command a terminal, as C0, as C1 and by the direction of text, with a word to find it by.
 const HOSTILE: &str = "hostile\u{1b}[31mX\u{1b}c\u{9b}2J\u{202e}\u{7f}";
@@ -89,7 +93,6 @@ fn hostile_texts_are_escaped_in_every_output() {
     ] {
         let (out, err) = run(arguments);
         assert!(!is_raw(&out), "{arguments:?}: {out:?}");
-        // clap shows the words of its own user as they are; no argument here is wrong.
         assert!(!is_raw(&err), "{arguments:?}: {err:?}");
         seen += usize::from(out.contains("hostile") || err.contains("hostile"));
     }
@@ -99,6 +102,154 @@ fn hostile_texts_are_escaped_in_every_output() {
     // The harness would not fail if nothing of it were shown.
     assert!(seen >= 10, "only {seen} outputs show a hostile text at all");
     assert!(is_raw(HOSTILE));
+}
+
+/// A bundle whose every text is hostile that may have any: what describes it, names of tasks, captures.
+fn hostile_bundle(folder: &Path) {
+    let inner = unpacked_bundle(folder);
+    for entry in fs::read_dir(&inner).unwrap() {
+        let entry = entry.unwrap();
+        fs::rename(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    fs::remove_dir(inner).unwrap();
+    let meta = fs::read_to_string(folder.join("meta.json")).unwrap();
+    let mut meta: serde_json::Value = serde_json::from_str(&meta).unwrap();
+    for key in ["name", "note", "version", "arch", "clock"] {
+        meta[key] = HOSTILE.into();
+    }
+    meta["kernel"] = format!("6.12.95-{HOSTILE}").into();
+    meta["command"] = serde_json::json!([HOSTILE, HOSTILE]);
+    meta["events_enabled"] = serde_json::json!([HOSTILE]);
+    fs::write(folder.join("meta.json"), meta.to_string()).unwrap();
+    for name in ["before", "cmdend", "after"] {
+        let version = format!("Linux version 6.12.95-{HOSTILE} ({HOSTILE})\n");
+        fs::write(folder.join(name).join("version"), version).unwrap();
+    }
+    let text = fs::read_to_string(folder.join("trace.txt")).unwrap();
+    let mut hostile = String::new();
+    for (number, line) in text.lines().enumerate() {
+        // Some tasks only: the others show that the rest is read.
+        match line.split_once('[').filter(|(task, _)| number % 7 == 0 && task.contains('-')) {
+            Some((_, rest)) => hostile += &format!("h\u{1b}[31m\u{1b}c\u{9b}-71 [{rest}\n"),
+            None => hostile += &format!("{line}\n"),
+        }
+    }
+    fs::write(folder.join("trace.txt"), hostile).unwrap();
+}
+
+#[test]
+fn a_hostile_bundle_commands_nothing() {
+    let outer = tempfile::tempdir().unwrap();
+    let path = |name: &str| outer.path().join(name).to_str().unwrap().to_owned();
+    let bundle = path("bundle");
+    fs::create_dir(&bundle).unwrap();
+    hostile_bundle(Path::new(&bundle));
+    let (page, chrome, perfetto, twin) =
+        (path("page.html"), path("a.json"), path("a.pftrace"), path("twin"));
+    let mut shown = 0;
+    for arguments in [
+        &["topo", "--bundle", &bundle][..],
+        &["topo", "--bundle", &bundle, "--format", "json"],
+        &["verify", &bundle],
+        &["verify", &bundle, "--json"],
+        &["replay", &bundle],
+        &["replay", &bundle, "--json"],
+        &["replay", &bundle, "--report", &page],
+        &["replay", &bundle, "--bound"],
+        &["replay", &bundle, "--explain", "0x10"],
+        &["replay", &bundle, "--model", "linux-6.1"],
+        &["trace", "export", &bundle, "--chrome", &chrome, "--perfetto", &perfetto],
+        &["trace", "twin", &bundle, "--output", &twin],
+        &["trace", "twin", &bundle, "--output", &path("none/twin"), "--json"],
+    ] {
+        let (out, err) = run(arguments);
+        assert!(!is_raw(&out), "{arguments:?}: {:?}", raw(&out));
+        assert!(!is_raw(&err), "{arguments:?}: {:?}", raw(&err));
+        shown += usize::from(out.contains("hostile") || err.contains("hostile"));
+    }
+    assert!(shown >= 5, "only {shown} outputs show a hostile text at all");
+    let mut files = vec![page, chrome, perfetto];
+    files.extend(
+        fs::read_dir(&twin)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path().to_str().unwrap().to_owned()),
+    );
+    let mut seen = 0;
+    for file in files {
+        let content = fs::read(&file).unwrap_or_default();
+        // A binary file has escapes by chance, but hardly these five bytes in a row.
+        let raw = b"\x1b[31m";
+        let is_there = content.windows(raw.len()).any(|part| part == raw);
+        assert!(!is_there, "{file}");
+        seen += usize::from(
+            content.windows(9).any(|part| part == b"\\u001b[31" || part == b"\\\\u001b["),
+        );
+    }
+    assert!(seen >= 2, "only {seen} files show the hostile name at all");
+}
+
+/// The first raw character with what is around it.
+fn raw(text: &str) -> String {
+    let at = text.find(nearpage_machine::commands_terminal).unwrap_or_default();
+    text[..at].chars().rev().take(80).collect::<String>().chars().rev().collect::<String>()
+        + &text[at..].chars().take(40).collect::<String>()
+}
+
+/// Arguments are a stranger's where a script passes names of files.
+#[test]
+fn arguments_command_nothing() {
+    let mut shown = 0;
+    for arguments in [
+        &[HOSTILE][..],
+        &["topo", HOSTILE],
+        &["replay", "--model", HOSTILE],
+        &["replay", &format!("--{HOSTILE}")],
+        &["lab", HOSTILE],
+        &["lab", "run", HOSTILE],
+        &["doctor", "--sysroot", HOSTILE],
+        &["record", "--duration", HOSTILE],
+        &["record", "--user", HOSTILE, "--", "true"],
+        &["record", "--", HOSTILE],
+        &["run", "--", HOSTILE],
+        &["run", "--policy-only", "--", "true", HOSTILE],
+        &["export", "--listen", HOSTILE],
+        &["bench", HOSTILE],
+        &["explain", HOSTILE, "--json"],
+        &["topo", "--topology", HOSTILE, "--json", "--color", "never"],
+    ] {
+        let (out, err) = run(arguments);
+        assert!(!is_raw(&out), "{arguments:?}: {:?}", raw(&out));
+        assert!(!is_raw(&err), "{arguments:?}: {:?}", raw(&err));
+        shown += usize::from(out.contains("hostile") || err.contains("hostile"));
+    }
+    assert!(shown >= 14, "only {shown} outputs show the hostile argument");
+}
+
+/// What a process says of itself to a reader.
+#[test]
+fn a_hostile_server_commands_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 256]);
+            let _ = writeln!(stream, "nearpage 1 refused {HOSTILE}");
+        }
+    });
+    let (socket, tree) = (socket.to_str().unwrap(), folder.path().join("tree"));
+    for arguments in [
+        &["proc", socket, tree.to_str().unwrap()][..],
+        &["top", "--process", socket, "--once"],
+        &["top", "--process", socket, "--json", "--count", "1"],
+        &["export", "--process", socket, "--textfile", "-"],
+    ] {
+        let (out, err) = run(arguments);
+        assert!(!is_raw(&out) && !is_raw(&err), "{arguments:?}: {out:?} {err:?}");
+        assert!(out.contains("hostile") || err.contains("hostile"), "{arguments:?}: {err}");
+    }
 }
 
 #[test]
@@ -139,7 +290,7 @@ fn a_folder_reads_no_file_of_this_machine() {
 }
 
 /// Words that only a door may have, each with the files that are one.
-const DOORS: [(&str, &[&str]); 6] = [
+const DOORS: [(&str, &[&str]); 13] = [
     ("tar::Archive::new", &["nearpage-machine/src/packing.rs"]),
     ("MultiGzDecoder::new", &["nearpage-machine/src/packing.rs"]),
     ("MultiBzDecoder::new", &["nearpage-machine/src/packing.rs"]),
@@ -161,6 +312,76 @@ const DOORS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("println!", &[]),
+    // Readers bound what they read from an open file; the test of limits reaches each bound.
+    (
+        "File::open(",
+        &[
+            "nearpage-machine/src/input.rs",
+            "nearpage-bundle/src/recording/open.rs",
+            "nearpage-trace/src/record/capture.rs",
+            "nearpage-trace/src/record/instance.rs",
+            "nearpage-trace/src/record/rings.rs",
+            "nearpage-replay/src/packed.rs",
+            "nearpage-lab/src/text.rs",
+            "nearpage-watch/src/process.rs",
+            "nearpage-cli/src/commands/explain.rs",
+            "nearpage-cli/src/commands/run/program.rs",
+            "nearpage-cli/src/commands/trace.rs",
+        ],
+    ),
+    // Files of the running kernel, which are short; what the program of `run` wrote.
+    (
+        "fs::read_to_string(",
+        &[
+            "nearpage-trace/src/record/meta.rs",
+            "nearpage-trace/src/record/surroundings.rs",
+            "nearpage-trace/src/record/tracefs.rs",
+            "nearpage-watch/src/process.rs",
+            "nearpage-watch/src/traffic.rs",
+            "nearpage-cli/src/commands/record.rs",
+            "nearpage-cli/src/commands/run/child.rs",
+        ],
+    ),
+    (
+        "fs::read(",
+        &[
+            "nearpage-trace/src/record/instance.rs",
+            "nearpage-trace/src/record/rings.rs",
+            "nearpage-trace/src/record/surroundings.rs",
+            "nearpage-trace/src/record/target.rs",
+        ],
+    ),
+    // Folders that were just made; a file of tracefs; devices; pages of a manual.
+    (
+        "File::create",
+        &[
+            "nearpage-trace/src/record/archive.rs",
+            "nearpage-trace/src/record/instance.rs",
+            "nearpage-replay/src/twin.rs",
+            "nearpage-cli/src/commands/trace.rs",
+        ],
+    ),
+    (
+        " fs::write(",
+        &[
+            "nearpage-trace/src/record/archive.rs",
+            "nearpage-replay/src/twin.rs",
+            "nearpage-cli/src/commands/man.rs",
+        ],
+    ),
+    (".create(true)", &[]),
+    // None of these runs with more rights than its user; the libraries that may are not among these crates.
+    (
+        "env::var",
+        &[
+            "nearpage-cli/src/commands/record/program.rs",
+            "nearpage-cli/src/commands/record/user.rs",
+            "nearpage-cli/src/commands/run/child.rs",
+            "nearpage-cli/src/commands/run/program.rs",
+            "nearpage-cli/src/commands/sudo.rs",
+            "nearpage-cli/src/commands/top.rs",
+        ],
+    ),
 ];
 
 #[test]

@@ -24,7 +24,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Calls `case` with one seed after the other.
-fn fuzz(case: impl Fn(&mut fastrand::Rng)) {
+pub(super) fn fuzz(case: impl Fn(&mut fastrand::Rng)) {
     let first = number("NEARPAGE_FUZZ_SEED").unwrap_or(0);
     let time = number("NEARPAGE_FUZZ_SECONDS").map(Duration::from_secs);
     let begin = Instant::now();
@@ -44,7 +44,7 @@ fn fuzz(case: impl Fn(&mut fastrand::Rng)) {
 }
 
 /// Changes some places: other bytes, other numbers, cuts, repetitions.
-fn damage(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+pub(super) fn damage(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     const PIECES: [&[u8]; 12] = [
         b"18446744073709551615",
         b"99999999999999999999999",

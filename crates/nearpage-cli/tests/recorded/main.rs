@@ -4,6 +4,7 @@ mod corpus;
 mod damaged;
 mod formulas;
 mod fuzz;
+mod hostile;
 mod inputs;
 mod mutated;
 

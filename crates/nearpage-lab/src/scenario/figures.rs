@@ -1,5 +1,7 @@
 //! Figures with bounds.
 
+use std::fmt::Display;
+
 use nearpage_machine::size;
 use toml::Spanned;
 
@@ -29,11 +31,18 @@ pub(super) fn lock_percent(value: &Spanned<f64>) -> Checked<f64> {
     }
 }
 
+/// The most of anything that is counted: a scenario that somebody sent is no work without an end.
+const COUNT_MOST: u64 = 1 << 32;
+
 /// A count of which there is at least one.
-pub(super) fn at_least_one(key: &str, value: &Spanned<u64>) -> Checked<u64> {
-    match *value.get_ref() {
-        0 => wrong(value.span(), format!("{key} is 0; accepted: 1 or more")),
-        n => Ok(n),
+pub(super) fn at_least_one<N>(key: &str, value: &Spanned<N>) -> Checked<N>
+where
+    N: Copy + Display + TryInto<u64>,
+{
+    let n = *value.get_ref();
+    match n.try_into() {
+        Ok(1..=COUNT_MOST) => Ok(n),
+        _ => wrong(value.span(), format!("{key} is {n}; accepted: 1 to {COUNT_MOST}")),
     }
 }
 

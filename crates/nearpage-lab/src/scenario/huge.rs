@@ -4,6 +4,7 @@ use nearpage_sim::Machine;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::figures::at_least_one;
 use super::wrong::{Checked, wrong};
 
 /// A huge page that fails, and single ones after it.
@@ -21,8 +22,7 @@ pub(super) struct HugeTable {
 
 impl HugeTable {
     pub(super) fn check(&self, machine: &Machine) -> Checked<HugeWorkload> {
-        match *self.pages.get_ref() {
-            0 => wrong(self.pages.span(), "pages is 0; accepted: 1 or more"),
+        match at_least_one("pages", &self.pages)? {
             _ if machine.nodes.iter().take_while(|node| node.bytes > 0).count() < 2 => {
                 let message = "huge-then-single: the first two nodes must have memory";
                 wrong(self.pages.span(), message)

@@ -69,22 +69,16 @@ impl LocksTable {
         if processes.is_empty() {
             return wrong(self.pages.span(), "processes is empty; accepted: one number or more");
         }
-        let sharers = self.sharers.as_ref().map_or(1, |sharers| *sharers.get_ref());
-        let single = [("pages", &self.pages)].into_iter();
-        for (key, value) in single.chain(self.sharers.iter().map(|value| ("sharers", value))) {
-            if *value.get_ref() == 0 {
-                return wrong(value.span(), format!("{key} is 0; accepted: 1 or more"));
-            }
-        }
+        let sharers = self.sharers.as_ref().map(|value| at_least_one("sharers", value));
         let streamed = self.streamed.as_ref().map(|text| match bytes_of("streamed", text)? {
             bytes if bytes <= MOST_STREAMED => Ok(bytes),
             _ => wrong(text.span(), "streamed: accepted: at most 1T a fault"),
         });
         Ok(LocksWorkload {
             processes,
-            pages: *self.pages.get_ref(),
+            pages: at_least_one("pages", &self.pages)?,
             faults: at_least_one("faults", &self.faults)?,
-            sharers,
+            sharers: sharers.transpose()?.unwrap_or(1),
             locked_ns: time_ns_or_0("locked_ns", self.locked_ns.as_ref())?,
             streamed_bytes: streamed.transpose()?.unwrap_or(0),
             calibrates: matches!(

@@ -81,9 +81,7 @@ impl MessagesTable {
         if self.blocks.get_ref().is_empty() {
             return wrong(self.blocks.span(), "blocks is empty; accepted: one or more");
         }
-        if *self.window.get_ref() == 0 {
-            return wrong(self.window.span(), "window is 0; accepted: 1 or more");
-        }
+        at_least_one("window", &self.window)?;
         let block = |table: &BlockTable| {
             let order = Order(*table.order.get_ref());
             if order > Order::MAX {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::format::Format;
-use super::source::{Cursor, Order, damaged};
+use super::source::{Cursor, Descriptors, Order, damaged};
 
 /// Formats of a file: a kernel has some thousands.
 const FORMATS_MAX: u64 = 1 << 16;
@@ -14,11 +14,13 @@ pub(super) struct Formats {
     by_id: HashMap<u16, Format>,
     pub order: Order,
     pub long_bytes: u64,
+    /// Where the kernel has the descriptors of frames.
+    pub descriptors: Descriptors,
 }
 
 impl Formats {
     pub fn new(order: Order, long_bytes: u64) -> Formats {
-        Formats { by_id: HashMap::new(), order, long_bytes }
+        Formats { by_id: HashMap::new(), order, long_bytes, descriptors: Descriptors(None) }
     }
 
     /// The format of a record, by its first two bytes.
@@ -27,7 +29,7 @@ impl Formats {
         self.by_id.get(&(id as u16))
     }
 
-    fn add(&mut self, text: &[u8]) {
+    pub fn add(&mut self, text: &[u8]) {
         if let Some(format) = Format::parse(&String::from_utf8_lossy(text)) {
             self.by_id.insert(format.id, format);
         }

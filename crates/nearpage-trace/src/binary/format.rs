@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::flags::Flags;
-use super::source::Order;
+use super::source::{Descriptors, Order};
 
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
@@ -80,20 +80,35 @@ impl Format {
 
     /// Writes the event's name and those of its fields that this crate reads, as the event's own tools do. False if the
     /// record is too short for its format.
-    pub fn write(&self, record: &[u8], order: Order, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(self.name.as_bytes());
+    pub fn write(
+        &self,
+        record: &[u8],
+        order: Order,
+        descriptors: Descriptors,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        // Markers have the name that the kernel's own text gives them.
+        let name = if self.name == "print" { "tracing_mark_write" } else { &self.name };
+        out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b":");
-        self.write_fields(record, order, out).is_some()
+        self.write_fields(record, order, descriptors, out).is_some()
     }
 
-    fn write_fields(&self, record: &[u8], order: Order, out: &mut Vec<u8>) -> Option<()> {
+    fn write_fields(
+        &self,
+        record: &[u8],
+        order: Order,
+        descriptors: Descriptors,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let page_of = |pfn: u64| descriptors.of(pfn);
         let number = |name| self.value(name, record, order);
         match self.name.as_str() {
             "mm_page_alloc" => {
                 let (pfn, order_of) = (number("pfn")?, number("order")?);
                 match pfn {
                     u64::MAX => out.extend_from_slice(b" page=(nil) pfn=0x0"),
-                    pfn => put(out, format_args!(" page={pfn:#x} pfn={pfn:#x}")),
+                    pfn => put(out, format_args!(" page={:#x} pfn={pfn:#x}", page_of(pfn))),
                 }
                 put(
                     out,
@@ -106,17 +121,17 @@ impl Format {
             }
             "mm_page_free" | "mm_page_pcpu_drain" => {
                 let (pfn, order_of) = (number("pfn")?, number("order")?);
-                put(out, format_args!(" page={pfn:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
             }
             "mm_page_free_batched" => {
                 let pfn = number("pfn")?;
-                put(out, format_args!(" page={pfn:#x} pfn={pfn:#x} order=0"));
+                put(out, format_args!(" page={:#x} pfn={pfn:#x} order=0", page_of(pfn)));
             }
             "mm_page_alloc_zone_locked" => {
                 let (pfn, order_of) = (number("pfn")?, number("order")?);
                 // Before 6.1 the kernel computes it where it prints: pagesets had single pages.
                 let refill = number("percpu_refill").unwrap_or(u64::from(order_of == 0));
-                put(out, format_args!(" page={pfn:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
                 put(
                     out,
                     format_args!(" migratetype={} percpu_refill={refill}", number("migratetype")?),
@@ -127,7 +142,8 @@ impl Format {
                 put(
                     out,
                     format_args!(
-                        " page={pfn:#x} pfn={pfn:#x} alloc_order={}",
+                        " page={:#x} pfn={pfn:#x} alloc_order={}",
+                        page_of(pfn),
                         number("alloc_order")?
                     ),
                 );
@@ -155,7 +171,7 @@ impl Format {
             }
             "print" => {
                 let text = self.text("buf", record, order)?.trim_ascii_end();
-                out.extend_from_slice(b" tracing_mark_write: ");
+                out.push(b' ');
                 out.extend(text.iter().map(|byte| if *byte < b' ' { b' ' } else { *byte }));
             }
             // Of other events only the name is read.

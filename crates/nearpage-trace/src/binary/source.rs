@@ -26,6 +26,11 @@ impl Source {
         Ok(Source { file, bytes })
     }
 
+    /// A file of so many bytes.
+    pub fn of(file: File, bytes: u64) -> Source {
+        Source { file, bytes }
+    }
+
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -61,6 +66,20 @@ impl Order {
             Order::Little => bytes.iter().rev().fold(0, digit),
             Order::Big => bytes.iter().fold(0, digit),
         })
+    }
+}
+
+/// Bytes of a page descriptor on 64-bit machines.
+pub(crate) const DESCRIPTOR_BYTES: u64 = 64;
+
+/// Where the descriptor of frame 0 would be, if it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Descriptors(pub Option<u64>);
+
+impl Descriptors {
+    /// The descriptor of a frame; the frame itself where that is not known.
+    pub fn of(self, pfn: u64) -> u64 {
+        self.0.map_or(pfn, |first| first.wrapping_add(pfn.wrapping_mul(DESCRIPTOR_BYTES)))
     }
 }
 

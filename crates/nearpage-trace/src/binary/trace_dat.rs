@@ -11,7 +11,7 @@ use super::Lines;
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
-use super::source::{Cursor, Order, Source, damaged};
+use super::source::{Cursor, Descriptors, Order, Source, damaged};
 use super::{MAGIC_BYTES, TRACE_DAT};
 
 /// CPUs of a file.
@@ -47,6 +47,8 @@ struct CpuPages {
     at: u64,
     end: u64,
     chunks: Option<Chunks>,
+    /// The numbers of the pages, if they lie anywhere.
+    places: Option<std::vec::IntoIter<u32>>,
     page: Option<Page>,
     /// The next record: its time and data.
     record: Option<(u64, Vec<u8>)>,
@@ -96,6 +98,40 @@ impl TraceDat {
             }
         }
         Ok(file)
+    }
+
+    /// What was taken from the rings of a running kernel.
+    pub fn taken(rings: super::Rings) -> TraceDat {
+        let super::Rings { file, page_bytes, cpus, formats: texts, tasks: names, descriptors } =
+            rings;
+        let native = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
+        let mut formats = Formats::new(native, size_of::<usize>() as u64);
+        formats.descriptors = Descriptors(descriptors);
+        texts.iter().for_each(|text| formats.add(text));
+        let mut tasks = Tasks::default();
+        names.iter().for_each(|text| tasks.read(text));
+        let pages: usize = cpus.iter().map(|(_, places)| places.len()).sum();
+        let cpus = cpus.into_iter().map(|(cpu, places)| CpuPages {
+            cpu,
+            page_bytes,
+            at: 0,
+            end: 0,
+            chunks: None,
+            places: Some(places.into_iter()),
+            page: None,
+            record: None,
+            lost: None,
+        });
+        TraceDat {
+            source: Source::of(file, pages as u64 * page_bytes),
+            formats,
+            tasks,
+            cpus: cpus.collect(),
+            next: BinaryHeap::new(),
+            is_begun: false,
+            sections_left: 0,
+            cpus_left: 0,
+        }
     }
 
     fn order(&self) -> Order {
@@ -276,8 +312,17 @@ impl TraceDat {
             chunks = Some(Chunks { packing, left, unpacked: Vec::new(), taken: 0 });
             at += 4;
         }
-        let (page, record, lost) = (None, None, None);
-        self.cpus.push(CpuPages { cpu, page_bytes, at, end, chunks, page, record, lost });
+        self.cpus.push(CpuPages {
+            cpu,
+            page_bytes,
+            at,
+            end,
+            chunks,
+            places: None,
+            page: None,
+            record: None,
+            lost: None,
+        });
         Ok(())
     }
 
@@ -310,6 +355,11 @@ impl TraceDat {
 
 impl CpuPages {
     fn next_page(&mut self, source: &Source, order: Order) -> io::Result<Option<(Vec<u8>, u64)>> {
+        if let Some(places) = &mut self.places {
+            let Some(place) = places.next() else { return Ok(None) };
+            let offset = u64::from(place) * self.page_bytes;
+            return Ok(Some((source.part(offset, self.page_bytes)?, offset)));
+        }
         let offset = self.at;
         let Some(chunks) = &mut self.chunks else {
             let bytes = self.page_bytes.min(self.end - self.at);
@@ -381,7 +431,7 @@ fn write_record(
     };
     let pid = format.value("common_pid", record, formats.order)? as u32;
     LineHead { comm: tasks.name(pid), pid, cpu, time_ns }.write(out);
-    let is_whole = format.write(record, formats.order, out);
+    let is_whole = format.write(record, formats.order, formats.descriptors, out);
     out.push(b'\n');
     is_whole.then_some(())
 }

@@ -81,7 +81,9 @@ fn event_name(line: &[u8]) -> Option<&str> {
         let before = line[..colon].last().filter(|byte| byte.is_ascii_digit());
         let rest = line[colon + 1..].strip_prefix(b" ")?;
         let length = rest.iter().position(|byte| !is_name(byte))?;
-        let is_event = before.is_some() && length > 0 && rest[length..].starts_with(b": ");
+        // An event of which nothing but the name is kept ends with it.
+        let ends = rest[length..].starts_with(b": ") || rest[length..] == *b":";
+        let is_event = before.is_some() && length > 0 && ends;
         is_event.then(|| std::str::from_utf8(&rest[..length]).ok()).flatten()
     })
 }
@@ -94,7 +96,8 @@ mod tests {
         \x20kworker/1:2-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n\
         CPU:3 [LOST 12 EVENTS]\n\
         \x20a b-7   [001] .....  1.000002: mm_page_free: page=1 pfn=0x1 order=0\n\
-        \x20a b-7   [001] .....  1.000003: mm_page_free: page=1 pfn=0x1 order=0\n";
+        \x20a b-7   [001] .....  1.000003: mm_page_free: page=1 pfn=0x1 order=0\n\
+        \x20a b-7   [001] .....  1.000004: sched_process_exit:\n";
 
     #[test]
     fn names_with_control_characters_are_repaired() {
@@ -117,9 +120,11 @@ mod tests {
         for piece in [1, 7, 50, 4096] {
             let mut counted = Counted::new(Pieces(TEXT.as_bytes(), piece));
             io::copy(&mut counted, &mut io::sink()).unwrap();
-            let events = [("mm_page_free".to_owned(), 2), ("tracing_mark_write".to_owned(), 1)];
+            let events =
+                [("mm_page_free", 2), ("sched_process_exit", 1), ("tracing_mark_write", 1)]
+                    .map(|(name, count)| (name.to_owned(), count));
             let (event_counts, trace_bytes) = (events.into(), TEXT.len() as u64);
-            let expected = TraceSize { event_counts, event_lines: 3, lost_lines: 1, trace_bytes };
+            let expected = TraceSize { event_counts, event_lines: 4, lost_lines: 1, trace_bytes };
             assert_eq!(counted.size, expected);
         }
     }

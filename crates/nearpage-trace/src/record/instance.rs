@@ -1,16 +1,14 @@
 //! A trace instance: buffers, events and a clock of its own, so that other tracers are not disturbed.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
-
-use serde::Serialize;
 
 use super::error::{Kept, RecordError};
 use super::leftovers::{Leftovers, instance_name};
 use super::probes::{Probes, is_since};
 use super::tracefs::{Tracefs, write};
+use crate::binary::DESCRIPTOR_BYTES;
 
 /// Events without which nothing can be replayed.
 const NEEDED: [&str; 6] = [
@@ -50,21 +48,11 @@ pub struct EventChoice {
     pub lock: bool,
 }
 
-/// What a CPU's buffer says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub(super) struct BufferStats {
-    entries: u64,
-    overrun: u64,
-    commit_overrun: u64,
-    dropped: u64,
-    read: u64,
-    bytes: u64,
-}
-
 /// An instance. [`remove`](Self::remove) removes it with its probes, and says if the kernel keeps it; when it is dropped
 /// before, that is done as far as it goes.
 pub(super) struct Instance {
-    path: PathBuf,
+    pub path: PathBuf,
+    tracefs: PathBuf,
     leftovers: Leftovers,
     is_removed: bool,
     /// Must be closed before the instance can be removed.
@@ -77,6 +65,8 @@ pub(super) struct Instance {
     pub buffer_kb: u64,
     /// Whether pointers are printed as they are.
     pub has_raw_pointers: bool,
+    /// Where the descriptor of frame 0 would be, if it is known.
+    pub descriptors: Option<u64>,
 }
 
 impl Instance {
@@ -95,6 +85,7 @@ impl Instance {
         fs::create_dir(&path).map_err(RecordError::file(&path, "make a trace instance"))?;
         let mut instance = Instance {
             path,
+            tracefs: tracefs.path.clone(),
             leftovers: Leftovers::of_this_process(&tracefs.path),
             is_removed: false,
             marker: None,
@@ -102,11 +93,14 @@ impl Instance {
             events: Vec::new(),
             buffer_kb,
             has_raw_pointers: false,
+            descriptors: None,
         };
         instance.set("tracing_on", "0")?;
         instance.set("trace_clock", "mono")?;
         // A full buffer loses the newest events: the beginning, which is replayed first, stays whole.
         instance.set("options/overwrite", "0")?;
+        // Kernels without the file wake whoever waits for any event: the rings are then taken more often.
+        let _ = instance.set("buffer_percent", "50");
         instance.size_buffers()?;
         // Before 6.12 the texts of flags are lost with raw pointers.
         instance.has_raw_pointers =
@@ -118,6 +112,9 @@ impl Instance {
         let marker = instance.path.join("trace_marker");
         let opened = OpenOptions::new().write(true).open(&marker);
         instance.marker = Some(opened.map_err(RecordError::file(&marker, "open it"))?);
+        if instance.has_raw_pointers {
+            instance.descriptors = instance.find_descriptors();
+        }
         Ok(instance)
     }
 
@@ -164,39 +161,51 @@ impl Instance {
         self.set("tracing_on", if is_on == Switch::On { "1" } else { "0" })
     }
 
-    /// Writes a marker into the trace.
-    pub(super) fn mark(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
+    /// Writes a marker into the trace. Returns false if the ring of this CPU is full.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses it for another reason.
+    pub(super) fn mark(&mut self, text: std::fmt::Arguments<'_>) -> Result<bool, RecordError> {
         // One write is one marker, so the text is put together first.
         let text = format!("nearpage: {text}\n");
         let marker = self.marker.as_mut().expect("open until the instance is removed");
         let path = self.path.join("trace_marker");
-        marker.write_all(text.as_bytes()).map_err(RecordError::file(&path, "write a marker"))
-    }
-
-    /// Opens the text of the trace, all CPUs merged by time.
-    pub(super) fn trace(&self) -> Result<(PathBuf, File), RecordError> {
-        let path = self.path.join("trace");
-        let file = File::open(&path).map_err(RecordError::file(&path, "open it"))?;
-        Ok((path, file))
-    }
-
-    /// What each CPU's buffer holds and lost, of those that were used.
-    pub(super) fn buffers(&self) -> Result<BTreeMap<u32, BufferStats>, RecordError> {
-        let folder = self.path.join("per_cpu");
-        let entries = fs::read_dir(&folder).map_err(RecordError::file(&folder, "read it"))?;
-        let mut buffers = BTreeMap::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("cpu"));
-            let Some(cpu) = number.and_then(|number| number.parse().ok()) else { continue };
-            let path = entry.path().join("stats");
-            let text = fs::read_to_string(&path).map_err(RecordError::file(&path, "read it"))?;
-            let stats = BufferStats::parse(&text);
-            if stats.lost() + stats.entries + stats.read > 0 {
-                buffers.insert(cpu, stats);
-            }
+        match marker.write_all(text.as_bytes()) {
+            Ok(()) => Ok(true),
+            // What the kernel answers if a ring that keeps its oldest events has no room.
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(false),
+            Err(error) => Err(RecordError::file(&path, "write a marker")(error)),
         }
-        Ok(buffers)
+    }
+
+    /// The formats of the events that are recorded, and of markers.
+    pub(super) fn formats(&self) -> Vec<Vec<u8>> {
+        let own = self.events.iter().map(|event| event.replacen(':', "/", 1));
+        let folders = own.chain(["ftrace/print".into()]);
+        let read = |folder: String| fs::read(self.path.join("events").join(folder).join("format"));
+        // Groups of ftrace itself are in the tracefs alone.
+        let above =
+            |folder: &str| fs::read(self.tracefs.join("events").join(folder).join("format"));
+        folders.filter_map(|folder| above(&folder).or_else(|_| read(folder)).ok()).collect()
+    }
+
+    /// Where the descriptor of frame 0 would be: the addresses in a few lines of text say it, if they are not hashed.
+    /// Tracing is off, and what was traced until now is gone.
+    fn find_descriptors(&self) -> Option<u64> {
+        let path = self.path.join("trace");
+        self.switch(Switch::On).ok()?;
+        // Pages that are touched for the first time.
+        drop(std::hint::black_box(vec![1_u8; 1 << 20]));
+        self.switch(Switch::Off).ok()?;
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|file| file.take(1 << 16).read_to_string(&mut text));
+        // Truncation empties the rings.
+        File::create(&path).ok()?;
+        read.ok()?;
+        let mut firsts = text.lines().filter_map(descriptor_of_first);
+        let first = firsts.next()?;
+        firsts.all(|other| other == first).then_some(first)
     }
 
     /// Removes it, and its probes.
@@ -238,26 +247,13 @@ pub(super) fn buffer_kb(memory_kb: u64, cpus: u64) -> u64 {
     (memory_kb / MEMORY_PER_BUFFERS / cpus.max(1)).clamp(BUFFER_KB_MIN, BUFFER_KB_MAX)
 }
 
-impl BufferStats {
-    fn parse(text: &str) -> BufferStats {
-        let number = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
-        };
-        BufferStats {
-            entries: number("entries"),
-            overrun: number("overrun"),
-            commit_overrun: number("commit overrun"),
-            dropped: number("dropped events"),
-            read: number("read events"),
-            bytes: number("bytes"),
-        }
-    }
-
-    /// Events that are not in the trace.
-    pub(super) fn lost(self) -> u64 {
-        self.overrun + self.commit_overrun + self.dropped
-    }
+/// The place of the descriptor of frame 0, of a line with `page=00000000c0ffee00 pfn=0x1234`.
+fn descriptor_of_first(line: &str) -> Option<u64> {
+    let (_, fields) = line.split_once(" page=")?;
+    let mut words = fields.split_whitespace();
+    let number = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
+    let (page, pfn) = (number(words.next()?)?, number(words.next()?.strip_prefix("pfn=")?)?);
+    (page != 0).then(|| page.wrapping_sub(pfn.wrapping_mul(DESCRIPTOR_BYTES)))
 }
 
 #[cfg(test)]
@@ -272,13 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_buffer_says_is_read() {
-        let text = "entries: 7\noverrun: 1\ncommit overrun: 2\nbytes: 99\noldest event ts:     1.5\n\
-            now ts:     2.5\ndropped events: 3\nread events: 4\n";
-        let stats = BufferStats::parse(text);
-        let (overrun, commit_overrun, dropped) = (1, 2, 3);
-        let expected =
-            BufferStats { entries: 7, overrun, commit_overrun, dropped, read: 4, bytes: 99 };
-        assert_eq!((stats, stats.lost()), (expected, 6));
+    fn descriptors_are_found_in_text() {
+        let line = " a-1 [000] ..... 1.0: mm_page_free: page=000000009ae0e9b1 pfn=0x2 order=0";
+        assert_eq!(descriptor_of_first(line), Some(0x9ae0_e9b1 - 128));
+        for other in ["", "page=0 pfn=0x0", " x page=(____ptrval____) pfn=0x2", " x page=12"] {
+            assert_eq!(descriptor_of_first(other), None, "{other}");
+        }
     }
 }

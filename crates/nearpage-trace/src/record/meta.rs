@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::count::TraceSize;
-use super::instance::BufferStats;
+use super::rings::BufferStats;
 use super::system;
 
 /// What is known of a recording.

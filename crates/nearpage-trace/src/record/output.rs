@@ -2,13 +2,15 @@
 //!
 //! A bundle takes its name when it is complete. It is written beside that name and renamed, so nobody finds a part of it.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use nearpage_machine::{OutputFolder, Owner};
 
 use super::archive::Files;
 use super::compress::zstd;
@@ -35,11 +37,11 @@ enum Place {
 struct Claim {
     /// As it was asked for.
     asked: PathBuf,
-    /// The file or folder itself, behind symbolic links.
-    path: PathBuf,
+    folder: OutputFolder,
+    name: OsString,
+    /// Whose the file is that the bundle replaces, if one was there before, and who may read it.
+    older: Option<(Owner, Permissions)>,
     format: Format,
-    /// Whether the path was there before.
-    was_there: bool,
     is_finished: bool,
 }
 
@@ -77,25 +79,35 @@ impl Output {
     /// folder, with a `/` at its end. A file that exists is taken only if it is empty, as `mktemp` leaves it, and a folder
     /// likewise.
     ///
+    /// The bundle is for its owner alone: a file that was there keeps its own, a new one is this process's user's; or of
+    /// `owner`, who called `sudo`, where that user could have made it.
+    ///
     /// # Errors
     ///
-    /// There is no such folder, it may not be written, something is there, or the name ends in another way.
-    pub fn claim(path: &Path) -> Result<Output, RecordError> {
-        let found = fs::metadata(path).ok();
-        let format = format(path, found.as_ref())?;
-        let made = match format {
-            Format::Folder if found.is_some() => Ok(()),
-            Format::Folder => private_folder(path),
-            // A link that somebody planted is not followed to make a file.
-            Format::Archive(_) if found.is_none() => private_file(path).map(drop),
-            Format::Archive(_) => OpenOptions::new().write(true).open(path).map(drop),
-        };
-        match made.and_then(|()| fs::canonicalize(path)) {
-            Ok(behind_links) => {
-                let name = bundle_name(path);
-                let (asked, path, was_there) = (path.into(), behind_links, found.is_some());
-                let claim = Claim { asked, path, format, was_there, is_finished: false };
-                Ok(Output { place: Place::Path(claim), name })
+    /// There is no such folder, it may not be written, something is there, another user may have planted it, or the name
+    /// ends in another way.
+    pub fn claim(path: &Path, owner: Option<Owner>) -> Result<Output, RecordError> {
+        let older = fs::metadata(path).ok();
+        let format = format(path, older.as_ref())?;
+        let claimed = OutputFolder::of(path, owner).and_then(|(folder, name)| {
+            folder.check(&name)?;
+            if older.is_none() {
+                make(&folder, &name, format)?;
+                return Ok((folder, name));
+            }
+            if format != Format::Folder {
+                OpenOptions::new().write(true).open(path)?;
+            }
+            OutputFolder::of(&fs::canonicalize(path)?, owner)
+        });
+        match claimed {
+            Ok((folder, name)) => {
+                let asked = path.into();
+                let older = older.map(|older| {
+                    (Owner { uid: older.uid(), gid: older.gid() }, older.permissions())
+                });
+                let claim = Claim { asked, folder, name, older, format, is_finished: false };
+                Ok(Output { place: Place::Path(claim), name: bundle_name(path) })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let folder = folder_of(path).into();
@@ -111,17 +123,22 @@ impl Output {
     /// # Errors
     ///
     /// This folder may not be written.
-    pub fn claim_new(name: &str) -> Result<Output, RecordError> {
+    pub fn claim_new(name: &str, owner: Option<Owner>) -> Result<Output, RecordError> {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '_' };
         let name: String = name.chars().map(plain).collect();
         for number in 1..NUMBERS_TRIED {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let path = PathBuf::from(format!("nearpage-{name}{number}.tar.zst"));
-            match private_file(&path) {
-                Ok(_) => {
-                    let (format, name) = (Format::Archive(Packing::Zstd), bundle_name(&path));
-                    let (asked, was_there) = (path.clone(), false);
-                    let claim = Claim { asked, path, format, was_there, is_finished: false };
+            let format = Format::Archive(Packing::Zstd);
+            let made = OutputFolder::of(&path, owner).and_then(|(folder, name)| {
+                make(&folder, &name, format)?;
+                Ok((folder, name))
+            });
+            match made {
+                Ok((folder, file)) => {
+                    let (name, asked, older) = (bundle_name(&path), path, None);
+                    let claim =
+                        Claim { asked, folder, name: file, older, format, is_finished: false };
                     return Ok(Output { place: Place::Path(claim), name });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -153,8 +170,11 @@ impl Output {
     /// Tells `control` what is to be removed if this process ends at once.
     pub(super) fn register(&self, control: &Control) {
         if let Place::Path(claim) = &self.place {
-            let made = (!claim.was_there).then_some(&*claim.path);
-            control.set_unfinished(made.into_iter().chain([&*claim.part()]));
+            // By their paths: the folder is closed by then.
+            let Ok(folder) = fs::read_link(claim.folder.here()) else { return };
+            let part = folder.join(claim.part());
+            let made = claim.older.is_none().then(|| folder.join(&claim.name));
+            control.set_unfinished(made.as_deref().into_iter().chain([&*part]));
         }
     }
 
@@ -165,10 +185,11 @@ impl Output {
     /// None can be made.
     pub(super) fn scratch(&self) -> Result<File, RecordError> {
         let folder = match &self.place {
-            Place::Path(claim) => folder_of(&claim.path).to_path_buf(),
+            Place::Path(claim) => claim.folder.here(),
             Place::Stream(_) => std::env::temp_dir(),
         };
-        tempfile::tempfile_in(&folder).map_err(RecordError::file(&folder, "make a file in it"))
+        let shown = self.path().map_or(&*folder, folder_of);
+        tempfile::tempfile_in(&folder).map_err(RecordError::file(shown, "make a file in it"))
     }
 
     /// Writes the bundle. Gives its bytes.
@@ -195,36 +216,55 @@ impl Output {
         };
         let part = claim.part();
         let written = match claim.format {
-            Format::Folder => private_folder(&part).and_then(|()| files.write_folder(&part, trace)),
+            Format::Folder => claim
+                .folder
+                .create_folder(&part)
+                .and_then(|()| files.write_folder(&claim.folder.path(&part), trace))
+                .and_then(|bytes| claim.folder.give(&part).map(|()| bytes)),
             Format::Archive(packing) => files
                 .write_archive(&mut archive, &name, epoch_s, trace)
                 .and_then(|_| claim.create_part(&part))
                 .and_then(|file| pack(packing, &mut archive, file)),
         };
         let bytes = written.map_err(RecordError::file(&claim.asked, "write it"))?;
-        if !is_empty(&claim.path) {
+        if !is_empty(&claim.folder.path(&claim.name)) {
             // Both are kept.
             claim.is_finished = true;
-            return Err(OutputError::Taken { path: claim.asked.clone(), bundle: part }.into());
+            let bundle = claim.asked.with_file_name(&part);
+            return Err(OutputError::Taken { path: claim.asked.clone(), bundle }.into());
         }
-        fs::rename(&part, &claim.path).map_err(RecordError::file(&claim.asked, "write it"))?;
+        let renamed = claim.folder.rename(&part, &claim.name);
+        renamed.map_err(RecordError::file(&claim.asked, "write it"))?;
         claim.is_finished = true;
         Ok(bytes)
     }
 }
 
+/// Makes what holds the name of a bundle.
+fn make(folder: &OutputFolder, name: &OsStr, format: Format) -> io::Result<()> {
+    match format {
+        Format::Folder => folder.create_folder(name),
+        Format::Archive(_) => folder.create(name).map(drop),
+    }
+}
+
 impl Claim {
     /// The name of the unfinished bundle.
-    fn part(&self) -> PathBuf {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+    fn part(&self) -> OsString {
+        let mut name = self.name.clone();
         name.push(format!(".{}.part", std::process::id()));
-        self.path.with_file_name(name)
+        name
     }
 
-    /// The unfinished file, which may be read by whom the claimed one allows.
-    fn create_part(&self, part: &Path) -> io::Result<File> {
-        let file = private_file(part)?;
-        file.set_permissions(fs::metadata(&self.path)?.permissions())?;
+    /// The unfinished file. It is for those whom the file allows that it replaces.
+    fn create_part(&self, part: &OsStr) -> io::Result<File> {
+        let file = self.folder.create(part)?;
+        if let Some((owner, permissions)) = &self.older {
+            if file.metadata()?.uid() != owner.uid {
+                fchown(&file, Some(owner.uid), Some(owner.gid))?;
+            }
+            file.set_permissions(permissions.clone())?;
+        }
         Ok(file)
     }
 }
@@ -237,14 +277,11 @@ impl Drop for Claim {
         // An error is on its way to the caller; a second one would hide it.
         let part = self.part();
         let _ = match self.format {
-            Format::Folder => fs::remove_dir_all(part),
-            Format::Archive(_) => fs::remove_file(part),
+            Format::Folder => fs::remove_dir_all(self.folder.path(&part)),
+            Format::Archive(_) => self.folder.remove(&part),
         };
-        if !self.was_there && is_empty(&self.path) {
-            let _ = match self.format {
-                Format::Folder => fs::remove_dir(&self.path),
-                Format::Archive(_) => fs::remove_file(&self.path),
-            };
+        if self.older.is_none() && is_empty(&self.folder.path(&self.name)) {
+            let _ = self.folder.remove(&self.name);
         }
     }
 }
@@ -311,15 +348,6 @@ fn format(path: &Path, found: Option<&Metadata>) -> Result<Format, OutputError> 
     }
 }
 
-/// A new file for its owner alone: a bundle has what only root may read. `create_new` follows no link.
-fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-fn private_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o700).create(path)
-}
-
 fn bundle_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let plain = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending));
@@ -354,7 +382,12 @@ pub(super) fn memory_file() -> Result<File, RecordError> {
     let in_memory = tempfile::tempfile_in("/dev/shm");
     let folder = std::env::temp_dir();
     let anywhere = in_memory.or_else(|_| tempfile::tempfile_in(&folder));
-    anywhere.map_err(RecordError::file(&folder, "make a file in it"))
+    // It has no name: only who inherited it finds it, and opens it again as /dev/stdout, also as another user.
+    let open_to_all = anywhere.and_then(|file| {
+        file.set_permissions(Permissions::from_mode(0o666))?;
+        Ok(file)
+    });
+    open_to_all.map_err(RecordError::file(&folder, "make a file in it"))
 }
 
 #[cfg(test)]
@@ -365,7 +398,7 @@ mod tests {
     use crate::unpacked;
 
     fn why(path: &Path) -> String {
-        Output::claim(path).unwrap_err().to_string()
+        Output::claim(path, None).unwrap_err().to_string()
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -391,19 +424,19 @@ mod tests {
 
     #[test]
     fn a_bundle_is_for_its_owner_and_follows_no_link() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         for (name, expected) in [("a.tar", 0o600), ("b/", 0o700)] {
             let path = folder.path().join(name);
-            let output = Output::claim(&path).unwrap();
+            let output = Output::claim(&path, None).unwrap();
             assert_eq!(mode(&path), expected, "{name}, claimed");
             output.finish(&files(), 0, &mut trace()).unwrap();
             assert_eq!(mode(&path), expected, "{name}");
         }
         let target = folder.path().join("target.tar");
         symlink(&target, folder.path().join("link.tar")).unwrap();
-        assert!(Output::claim(&folder.path().join("link.tar")).is_err());
+        assert!(Output::claim(&folder.path().join("link.tar"), None).is_err());
         assert!(!target.exists());
     }
 
@@ -417,14 +450,14 @@ mod tests {
         assert!(why(&path).contains("is not empty"));
         assert_eq!(fs::read(&path).unwrap(), b"x");
         fs::write(&path, "").unwrap();
-        let output = Output::claim(&path).unwrap();
+        let output = Output::claim(&path, None).unwrap();
         assert_eq!(output.name(), "a");
         drop(output);
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        drop(Output::claim(&path).unwrap());
+        drop(Output::claim(&path, None).unwrap());
         assert!(names(folder.path()).is_empty());
-        drop(Output::claim(&folder.path().join("folder/")).unwrap());
+        drop(Output::claim(&folder.path().join("folder/"), None).unwrap());
         assert!(names(folder.path()).is_empty());
     }
 
@@ -440,7 +473,7 @@ mod tests {
             ("plain", &[0x28, 0xb5, 0x2f, 0xfd]),
             ("tmp.AbC", &[0x28, 0xb5, 0x2f, 0xfd]),
         ] {
-            let output = Output::claim(&name(path)).unwrap();
+            let output = Output::claim(&name(path), None).unwrap();
             let bytes = output.finish(&files(), 7, &mut trace()).unwrap();
             let content = fs::read(name(path)).unwrap();
             assert_eq!((content.len() as u64, &content[..begin.len()]), (bytes, begin), "{path}");
@@ -448,7 +481,7 @@ mod tests {
             let last = archive.entries().unwrap().last().unwrap().unwrap();
             assert!(last.path().unwrap().ends_with("trace.txt.zst"), "{path}");
         }
-        let output = Output::claim(&name("d/")).unwrap();
+        let output = Output::claim(&name("d/"), None).unwrap();
         assert_eq!(output.finish(&files(), 7, &mut trace()).unwrap(), 2 + 6 + 14);
         assert_eq!(names(&name("d")), ["before", "meta.json", "trace.txt.zst"]);
         assert_eq!(fs::read(name("d/trace.txt.zst")).unwrap(), b"a packed trace");
@@ -479,7 +512,7 @@ mod tests {
     fn a_file_that_others_wrote_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tar.zst");
-        let output = Output::claim(&path).unwrap();
+        let output = Output::claim(&path, None).unwrap();
         fs::write(&path, "precious").unwrap();
         let error = output.finish(&files(), 7, &mut trace()).unwrap_err();
         let RecordError::Output(OutputError::Taken { bundle, .. }) = error else {
@@ -489,7 +522,7 @@ mod tests {
         assert!(fs::read(bundle).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
         // Nor is it removed if there is no bundle.
         let other = folder.path().join("b.tar.zst");
-        let output = Output::claim(&other).unwrap();
+        let output = Output::claim(&other, None).unwrap();
         fs::write(&other, "precious").unwrap();
         drop(output);
         assert_eq!(fs::read(&other).unwrap(), b"precious");

@@ -10,10 +10,12 @@
 #   --slab        record the slab, too: ten times as many events
 #   --lock        record contention of locks, too
 #   --duration T  end the recording, and the command, after T: 500ms, 10s, 2m, 1h
+#   --user USER   run the command as this user (default: who called sudo; --user root: as root)
 #   --pid PID     record until this process ends, which is not disturbed
 #
 # The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
-# that the command printed. Exit status: that of the command; 2 if nothing was recorded.
+# that the command printed. Only its owner may read it: who called sudo, in folders of that user.
+# Exit status: that of the command; 2 if nothing was recorded.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -22,13 +24,13 @@ die() {
     echo "record.sh: $*" >&2
     exit 2
 }
-usage() { sed -n '2,16s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 # A text as JSON.
 quoted() { printf '%s\n' "$1" | tr '\n\t\r' '   ' | sed 's/ $//; s/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$/"/'; }
 
 # --- what is asked for ---------------------------------------------------------------------------
-out='' slab=0 lock=0 seconds='' pid=''
+out='' slab=0 lock=0 seconds='' pid='' user=''
 while [ $# -gt 0 ]; do
     case $1 in
     -o | --output)
@@ -55,6 +57,12 @@ while [ $# -gt 0 ]; do
         [ -d "/proc/$pid" ] || die "there is no process $pid"
         shift
         ;;
+    --user)
+        [ $# -ge 2 ] || die "$1: expected the name of a user"
+        user=$2
+        id -u "$user" >/dev/null 2>&1 || die "--user $user: there is no such user"
+        shift
+        ;;
     -h | --help)
         usage
         exit 0
@@ -63,7 +71,7 @@ while [ $# -gt 0 ]; do
         shift
         break
         ;;
-    *) die "$1: unknown; expected -o PATH, --slab, --lock, --duration T, --pid PID, then -- CMD..." ;;
+    *) die "$1: unknown; expected -o PATH, --slab, --lock, --duration T, --user USER, --pid PID, then -- CMD..." ;;
     esac
     shift
 done
@@ -88,6 +96,35 @@ case $out in */*) folder=${out%/*} ;; esac
 [ "$(id -u)" = 0 ] || die "needs root (tracefs, /proc/pagetypeinfo, /proc/slabinfo): sudo sh $0 ..."
 name=${out##*/}
 name=${name%.tar.*}
+caller=
+[ "${SUDO_UID:-0}" = 0 ] || caller=$SUDO_UID:${SUDO_GID:-0}
+# The command runs as who called sudo, or as --user, without rights or secrets of root.
+as=
+[ -n "$user" ] || [ -z "$caller" ] || user=$SUDO_UID
+if [ $# != 0 ] && [ -n "$user" ] && [ "$(id -u "$user" 2>/dev/null || echo "$user")" != 0 ]; then
+    uid=$(id -u "$user" 2>/dev/null || echo "$user")
+    gid=$(id -g "$user" 2>/dev/null || echo "${SUDO_GID:-$uid}")
+    groups=$(id -G "$user" 2>/dev/null | tr ' ' ,)
+    home=$(awk -F: -v u="$uid" '$3 == u { print $6; exit }' /etc/passwd)
+    if setpriv --reuid="$uid" --regid="$gid" --groups="${groups:-$gid}" true 2>/dev/null; then
+        as="setpriv --reuid=$uid --regid=$gid --groups=${groups:-$gid}"
+    elif chroot --userspec="$uid:$gid" --groups="${groups:-$gid}" --skip-chdir / true 2>/dev/null; then
+        as="chroot --userspec=$uid:$gid --groups=${groups:-$gid} --skip-chdir /"
+    else
+        die "no setpriv of util-linux and no chroot of coreutils, by which the command would run as $user; --user root runs it as root"
+    fi
+    if [ "$uid" = "${SUDO_UID:-}" ]; then
+        as="$as env -u SUDO_COMMAND -u SUDO_GID -u SUDO_HOME -u SUDO_UID -u SUDO_USER -u MAIL"
+        echo "record.sh: the command runs as user $uid, who called sudo; --user root runs it as root" >&2
+    else
+        as="$as env -i PATH=$PATH TERM=${TERM:-dumb} LANG=${LANG:-C}"
+    fi
+    login=$(id -un "$uid" 2>/dev/null || echo "$uid")
+    as="$as HOME=${home:-/} USER=$login LOGNAME=$login"
+fi
+# What is made is root's alone until it is given away; a name that somebody else made is not written to.
+mask=$(umask)
+umask 077
 
 # --- a trace instance of our own, removed however this ends ---------------------------------------
 T=/sys/kernel/tracing
@@ -109,7 +146,7 @@ done
 b=$work/$name
 I=$T/instances/nearpage.$$
 mkdir "$work" "$b" "$b/before" "$b/cmdend" "$b/after" || die "cannot make $work"
-running='' probes=0
+running='' probes=0 made=0
 cleanup() {
     trap - EXIT
     for p in $running; do kill "$p" 2>/dev/null; done
@@ -121,6 +158,7 @@ cleanup() {
         fi
     } 2>/dev/null
     rm -rf "$work"
+    [ $made = 0 ] || [ -s "$out" ] || rm -f "$out"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -128,6 +166,14 @@ trap 'exit 143' TERM
 trap 'exit 129' HUP
 trap 'exit 131' QUIT
 trap 'exit 134' ABRT
+if [ -e "$out" ] || [ -h "$out" ]; then
+    owner=$(stat -c %u "$out")
+    [ -f "$out" ] && [ ! -h "$out" ] && { [ "$owner" = 0 ] || [ "$owner" = "${SUDO_UID:-0}" ]; } ||
+        die "$out: is not a file of this user; give another name with -o"
+else
+    (set -C && : >"$out") 2>/dev/null || die "$out: cannot be written"
+    made=1
+fi
 mkdir "$I" || die "cannot make $I"
 
 cpus=$(grep -c '^processor' /proc/cpuinfo)
@@ -295,7 +341,8 @@ watch() {
 if [ $# = 0 ]; then
     watch >"$b/cmd.txt" 2>/dev/null </dev/null &
 else
-    "$@" >"$b/cmd.txt" 2>&1 </dev/null &
+    # shellcheck disable=SC2086 # A command and its options.
+    (umask "$mask" && exec $as "$@") >"$b/cmd.txt" 2>&1 </dev/null &
 fi
 command=$!
 stop() {
@@ -395,6 +442,9 @@ for f in trace samples; do
 done
 (cd "$work" && tar cf bundle.tar "$name") || die "cannot make the archive"
 $pack <"$work/bundle.tar" >"$out" || die "$out: cannot be written"
+# Who called sudo gets it where that user could have made it.
+holder=$(stat -c '%u %a' "${folder:-/}" 2>/dev/null)
+case $holder in "${SUDO_UID:-none} "* | *" 1777") [ -z "$caller" ] || chown "$caller" "$out" ;; esac
 [ ! -e "$work/over" ] || [ -n "$stopped" ] || rc=0
 echo "$out: whole; next: nearpage replay $out"
 [ $lost = 0 ] || echo "record.sh: $lost events LOST: record less, a shorter time or without --slab and --lock" >&2

@@ -1,5 +1,6 @@
 //! One recording, from the first look at the machine to the bundle.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::instance::{EventChoice, Instance, buffer_kb};
 use super::kernel_log::KernelLog;
 use super::meta::{Machine, Meta, Times};
 use super::output::{Output, memory_file};
+use super::rings::{BufferStats, Full, Rings};
 use super::session::{Ended, Observed, Progress, SAMPLE_EVERY, SNAPSHOTS, Session, TAIL};
 use super::target::Target;
 use super::tracefs::Tracefs;
@@ -32,6 +34,17 @@ pub struct Recorder<'a> {
     pub events: EventChoice,
     /// After so long the recording ends, and with it a command.
     pub duration: Option<Duration>,
+    /// How much memory and disk the trace may take.
+    pub limits: Limits,
+}
+
+/// What a trace may take. What a limit leaves no room for is lost, and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Bytes of each CPU's ring in the kernel; `None` for what suits the machine.
+    pub ring_bytes: Option<u64>,
+    /// Bytes of the trace as the kernel has it, on disk while it is recorded; `None` for as much as there is room.
+    pub trace_bytes: Option<u64>,
 }
 
 /// A finished recording. Its serialization is the JSON of `nearpage record`.
@@ -56,8 +69,16 @@ pub struct Recorded {
     pub exit_code: i32,
     /// Events in the trace.
     pub events: u64,
-    /// Events that are not in it, since a buffer was full.
+    /// Events that are not in it, since a ring or the disk was full, or since the trace may have no more bytes.
     pub lost_events: u64,
+    /// Markers that are not in it, among them.
+    pub lost_marks: u32,
+    /// Bytes of the trace as the kernel had it.
+    pub ring_bytes: u64,
+    /// Bytes of each CPU's ring in the kernel: less than was asked for if the kernel had not so much.
+    pub buffer_bytes: u64,
+    /// Why no more was taken from the rings, in words.
+    pub cut: Option<String>,
     /// Samples.
     pub samples: u32,
     /// Seconds from the begin of tracing to its end.
@@ -100,23 +121,30 @@ impl Recorder<'_> {
         }
         tracefs.remove_abandoned();
         let machine = Machine::read();
-        let buffer_kb = buffer_kb(machine.mem_total_kb, machine.cpus);
+        let own_kb = || buffer_kb(machine.mem_total_kb, machine.cpus);
+        let buffer_kb = self.limits.ring_bytes.map_or_else(own_kb, |bytes| bytes.div_ceil(1024));
         let mut instance = Instance::create(&tracefs, &machine.kernel, self.events, buffer_kb)?;
+
+        let (file, bytes_max) = (output.scratch()?, self.limits.trace_bytes);
+        let mut rings = Rings::open(&instance.path, &tracefs.path, file, bytes_max)?;
 
         let (mut slow, mut log) = (Files::new(), KernelLog::open());
         slow.add_surroundings("before", "dmesg", log.read_new());
         let mut printed = memory_file()?;
         let words = self.target.words();
         let times = Times::now();
-        let session = Session::open(&mut instance, control, self.duration, progress)?;
+        let session = Session::open(&mut instance, &mut rings, control, self.duration, progress)?;
         let observed = session.run(&mut self.target, &printed)?;
         let times = times.until_now();
         slow.add_surroundings("after", "dmesg.new", log.read_new());
 
         let mut trace = output.scratch()?;
-        let size = copy_trace(&instance, &mut trace, control, progress)?;
+        let per_cpu = rings.stats().map_err(RecordError::Setup)?.into_iter().collect();
+        let (ring_bytes, cut) = (rings.bytes(), rings.ended().map(Full::to_string));
+        let size = copy_trace(&instance, rings, &mut trace, control, progress)?;
         let (name, pid) = (output.name().to_owned(), self.target.pid());
-        let meta = meta(name, (words, pid), machine, times, &instance, &observed, size)?;
+        let who = (name, words, pid);
+        let meta = meta(who, machine, times, &instance, &observed, size, per_cpu);
         let left = instance.remove().err();
 
         let printed = beginning(&mut printed).map_err(RecordError::Setup)?;
@@ -135,6 +163,10 @@ impl Recorder<'_> {
             exit_code: observed.exit_code,
             events: meta.trace.event_lines,
             lost_events: meta.lost_events,
+            lost_marks: observed.lost_marks,
+            ring_bytes,
+            buffer_bytes: meta.buffer_kb_per_cpu << 10,
+            cut,
             samples: observed.sample_count,
             seconds: (times.end_uptime - times.start_uptime).max(0.0),
             has_mounted_tracefs: tracefs.is_mounted_now,
@@ -144,35 +176,37 @@ impl Recorder<'_> {
     }
 }
 
-/// Reads the trace, packs it and counts what is in it.
+/// Makes text of what was taken, packs it and counts what is in it.
 fn copy_trace(
     instance: &Instance,
+    rings: Rings,
     packed: &mut File,
     control: &Control,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TraceSize, RecordError> {
-    let (path, file) = instance.trace()?;
+    let text = rings.into_text(instance.formats(), instance.descriptors);
     let stops_before = control.stops();
-    let mut text = Watched { text: Counted::new(file), control, stops_before, progress };
+    let mut text = Watched { text: Counted::new(text), control, stops_before, progress };
     let copied = zstd(&mut text, packed);
     if text.is_given_up() {
         return Err(RecordError::Abandoned);
     }
-    copied.map_err(RecordError::file(&path, "copy it"))?;
+    copied.map_err(RecordError::file(&instance.path, "copy its trace"))?;
     Ok(text.text.size)
 }
 
 fn meta(
-    name: String,
-    (command, pid): (Vec<String>, Option<u32>),
+    (name, command, pid): (String, Vec<String>, Option<u32>),
     machine: Machine,
     times: Times,
     instance: &Instance,
     observed: &Observed,
     trace: TraceSize,
-) -> Result<Meta, RecordError> {
-    let per_cpu = instance.buffers()?;
-    Ok(Meta {
+    per_cpu: BTreeMap<u32, BufferStats>,
+) -> Meta {
+    // What is left in the rings was not taken.
+    let lost_events = per_cpu.values().map(|of| of.lost() + of.entries).sum();
+    Meta {
         format: "nearpage-bundle 1",
         name,
         note: "",
@@ -183,34 +217,34 @@ fn meta(
         times,
         sample_every_s: SAMPLE_EVERY.as_secs_f64(),
         tail_s: TAIL.as_secs(),
-        streamed: 0,
+        streamed: 1,
         raw_pointers: instance.has_raw_pointers.into(),
         recorder_pid: std::process::id(),
         snapshots: SNAPSHOTS,
         buffer_kb_per_cpu: instance.buffer_kb,
         events_enabled: instance.events.clone(),
-        lost_events: per_cpu.values().map(|buffer| buffer.lost()).sum(),
+        lost_events,
         per_cpu,
         trace,
-    })
+    }
 }
 
 /// A trace that is read: tells how far, and ends when it is given up.
-struct Watched<'a> {
-    text: Counted<File>,
+struct Watched<'a, R> {
+    text: Counted<R>,
     control: &'a Control,
     /// Wishes to stop that were meant for the command.
     stops_before: u32,
     progress: &'a mut dyn FnMut(Progress),
 }
 
-impl Watched<'_> {
+impl<R> Watched<'_, R> {
     fn is_given_up(&self) -> bool {
         self.control.stops() > self.stops_before
     }
 }
 
-impl Read for Watched<'_> {
+impl<R: Read> Read for Watched<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.is_given_up() {
             return Err(io::Error::other("given up"));

@@ -17,6 +17,7 @@ use super::control::Control;
 use super::error::RecordError;
 use super::instance::{Instance, Switch};
 use super::meta::uptime_s;
+use super::rings::{Rings, Taken};
 use super::system::Urgent;
 use super::target::{Running, Target};
 use super::tracefs;
@@ -26,6 +27,8 @@ pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 pub(super) const TAIL: Duration = Duration::from_secs(1);
 /// What the setting up itself has set in motion comes to rest.
 const SETTLING: Duration = Duration::from_millis(300);
+/// So often a marker is tried whose ring is full: others fill it meanwhile.
+const MARK_TRIES: u32 = 8;
 /// A command that was asked to end gets as long before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -37,10 +40,28 @@ pub(super) const SNAPSHOTS: [&str; 3] = ["before", "cmdend", "after"];
 pub enum Progress {
     /// It mounted a tracefs, which stays.
     Mounted,
-    /// It records since so long, with so many samples.
-    Running(Duration, u32),
+    /// It records.
+    Running(Gauge),
     /// The trace is copied: bytes so far.
     Copying(u64),
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Gauge {
+    /// Since when.
+    pub time: Duration,
+    /// Samples.
+    pub samples: u32,
+    /// Events that are kept.
+    pub events: u64,
+    /// Bytes of the trace, in the rings of the kernel and in the file.
+    pub bytes: u64,
+    /// How full the fullest ring is, in percent.
+    pub fullest_percent: u64,
+    /// Events that no ring had room for.
+    pub lost_events: u64,
 }
 
 /// Why a recording ended.
@@ -67,6 +88,15 @@ enum Woken {
     Deadline,
 }
 
+/// Why a sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slept {
+    TargetEnded,
+    RingHalfFull,
+    /// The time is over, or somebody wants something.
+    Longer,
+}
+
 /// What was read.
 pub(super) struct Observed {
     /// In the order of [`SNAPSHOTS`].
@@ -75,11 +105,14 @@ pub(super) struct Observed {
     pub sample_count: u32,
     pub ended: Ended,
     pub exit_code: i32,
+    /// Markers for which there was no room.
+    pub lost_marks: u32,
 }
 
 /// A recording under way.
 pub(super) struct Session<'a> {
     instance: &'a mut Instance,
+    rings: &'a mut Rings,
     control: &'a Control,
     duration: Option<Duration>,
     progress: &'a mut dyn FnMut(Progress),
@@ -89,6 +122,7 @@ pub(super) struct Session<'a> {
     sample: Text,
     samples: Vec<u8>,
     sample_count: u32,
+    lost_marks: u32,
     begun: Instant,
     next_sample: Instant,
 }
@@ -101,6 +135,7 @@ impl<'a> Session<'a> {
     /// One cannot be read.
     pub(super) fn open(
         instance: &'a mut Instance,
+        rings: &'a mut Rings,
         control: &'a Control,
         duration: Option<Duration>,
         progress: &'a mut dyn FnMut(Progress),
@@ -111,6 +146,7 @@ impl<'a> Session<'a> {
         let (samples, sample_count) = (Vec::new(), 0);
         let session = Session {
             instance,
+            rings,
             control,
             duration,
             progress,
@@ -119,6 +155,7 @@ impl<'a> Session<'a> {
             sample,
             samples,
             sample_count,
+            lost_marks: 0,
             begun,
             next_sample,
         };
@@ -144,15 +181,17 @@ impl<'a> Session<'a> {
         self.capture(SNAPSHOTS[0], before)?;
         self.begun = Instant::now();
         self.next_sample = self.begun + SAMPLE_EVERY;
-        self.instance.mark(format_args!("cmd begin"))?;
+        self.mark(format_args!("cmd begin"))?;
         let (ended, exit_code) = self.target(target, output)?;
-        self.instance.mark(format_args!("cmd end rc={exit_code}"))?;
+        self.mark(format_args!("cmd end rc={exit_code}"))?;
         self.capture(SNAPSHOTS[1], cmdend)?;
         self.quiet_tail()?;
         self.capture(SNAPSHOTS[2], after)?;
         self.instance.switch(Switch::Off)?;
-        let Session { samples, sample_count, .. } = self;
-        Ok(Observed { snapshots, samples, sample_count, ended, exit_code })
+        // Nobody writes any more.
+        while self.take()? == Taken::Some {}
+        let Session { samples, sample_count, lost_marks, .. } = self;
+        Ok(Observed { snapshots, samples, sample_count, ended, exit_code, lost_marks })
     }
 
     fn target(
@@ -195,8 +234,10 @@ impl<'a> Session<'a> {
             }
             let until =
                 deadline.map_or(self.next_sample, |deadline| deadline.min(self.next_sample));
-            if self.sleep(running, until).map_err(RecordError::Setup)? {
-                return Ok(Woken::TargetEnded);
+            match self.sleep(running, until).map_err(RecordError::Setup)? {
+                Slept::TargetEnded => return Ok(Woken::TargetEnded),
+                Slept::RingHalfFull => _ = self.take()?,
+                Slept::Longer => {}
             }
             let now = Instant::now();
             if now >= self.next_sample {
@@ -209,23 +250,45 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sleeps until a time, the end of the target, or a wish to stop. Returns whether the target has ended.
-    fn sleep(&self, running: Option<&Running<'_>>, until: Instant) -> io::Result<bool> {
+    /// Sleeps until a time, the end of the target, a wish to stop, or until a ring is half full.
+    fn sleep(&self, running: Option<&Running<'_>>, until: Instant) -> io::Result<Slept> {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 });
-        let wake = PollFd::from_borrowed_fd(self.control.wake(), PollFlags::IN);
-        let woken = match running.and_then(Running::handle) {
-            Some(target) => {
-                let mut both = [wake, PollFd::from_borrowed_fd(target, PollFlags::IN)];
-                poll(&mut both, Some(&left)).map(|_| both[1].revents().contains(PollFlags::IN))
-            }
-            None => poll(&mut [wake], Some(&left)).map(|_| false),
-        };
+        let target = running.and_then(Running::handle);
+        let waited_for =
+            [self.control.wake()].into_iter().chain(target).chain(self.rings.half_full());
+        let mut polled: Vec<PollFd<'_>> =
+            waited_for.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let woken = poll(&mut polled, Some(&left));
+        let is_ready = |file: &PollFd<'_>| !file.revents().is_empty();
+        let before_rings = 1 + usize::from(target.is_some());
+        let has_ended = target.is_some() && is_ready(&polled[1]);
+        let is_half_full = polled[before_rings..].iter().any(is_ready);
         self.control.clear();
         match woken {
-            Err(Errno::INTR) => Ok(false),
-            other => Ok(other?),
+            Err(Errno::INTR) => Ok(Slept::Longer),
+            Err(error) => Err(error.into()),
+            Ok(_) if has_ended => Ok(Slept::TargetEnded),
+            Ok(_) if is_half_full => Ok(Slept::RingHalfFull),
+            Ok(_) => Ok(Slept::Longer),
         }
+    }
+
+    fn take(&mut self) -> Result<Taken, RecordError> {
+        let path = self.instance.path.join("per_cpu");
+        self.rings.take().map_err(RecordError::file(&path, "read the rings of it"))
+    }
+
+    /// Writes a marker. A full ring is emptied first; a marker for which there is no room then is lost, as events are.
+    fn mark(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
+        for _ in 0..MARK_TRIES {
+            if self.instance.mark(text)? {
+                return Ok(());
+            }
+            self.take()?;
+        }
+        self.lost_marks += 1;
+        Ok(())
     }
 
     /// Lets pagesets decay; whoever is in a hurry interrupts it.
@@ -235,9 +298,9 @@ impl<'a> Session<'a> {
 
     fn capture(&mut self, name: &str, snapshot: &mut Snapshot) -> Result<(), RecordError> {
         let _urgent = Urgent::begin();
-        self.instance.mark(format_args!("{name} begin"))?;
+        self.mark(format_args!("{name} begin"))?;
         self.hot.read(snapshot)?;
-        self.instance.mark(format_args!("{name} end"))
+        self.mark(format_args!("{name} end"))
     }
 
     fn take_sample(&mut self) -> Result<(), RecordError> {
@@ -245,15 +308,30 @@ impl<'a> Session<'a> {
         let number = self.sample_count;
         let uptime = {
             let _urgent = Urgent::begin();
-            self.instance.mark(format_args!("sample {number} begin"))?;
+            self.mark(format_args!("sample {number} begin"))?;
             self.hot.sample(&mut self.sample)?;
-            self.instance.mark(format_args!("sample {number} end"))?;
+            self.mark(format_args!("sample {number} end"))?;
             uptime_s()
         };
         let heading = format!("# sample {number} uptime {uptime:.2}\n");
         self.samples.extend_from_slice(heading.as_bytes());
         self.samples.extend_from_slice(self.sample.bytes());
-        (self.progress)(Progress::Running(self.begun.elapsed(), number));
+        let gauge = self.gauge().map_err(RecordError::Setup)?;
+        (self.progress)(Progress::Running(gauge));
         Ok(())
+    }
+
+    fn gauge(&mut self) -> io::Result<Gauge> {
+        let stats = self.rings.stats()?;
+        let (ring_bytes, all) = (self.instance.buffer_kb << 10, stats.iter().map(|(_, of)| of));
+        let fullest = all.clone().map(|of| of.bytes).max().unwrap_or(0);
+        Ok(Gauge {
+            time: self.begun.elapsed(),
+            samples: self.sample_count,
+            events: all.clone().map(|of| of.entries + of.read).sum(),
+            bytes: self.rings.bytes() + all.clone().map(|of| of.bytes).sum::<u64>(),
+            fullest_percent: (fullest * 100 / ring_bytes.max(1)).min(100),
+            lost_events: all.map(|of| of.lost()).sum(),
+        })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use nearpage_machine::escaped;
+
 use crate::event::TraceEvent;
 
 /// A track, numbered from 1.
@@ -31,7 +33,8 @@ impl Args {
     }
 
     pub fn text(mut self, name: &'static str, value: String) -> Args {
-        self.0.push((name, Value::Text(value)));
+        // Any user names tasks, and viewers are terminals, too.
+        self.0.push((name, Value::Text(escaped(&value).into_owned())));
         self
     }
 }

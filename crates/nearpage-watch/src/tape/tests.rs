@@ -78,7 +78,7 @@ fn sample(second: u64) -> Sample {
 }
 
 fn record(path: &Path, seconds: std::ops::Range<u64>, bytes: u64) -> TapeWriter {
-    let mut writer = TapeWriter::open(path, Some(bytes), "a box").unwrap();
+    let mut writer = TapeWriter::open(path, None, Some(bytes), "a box").unwrap();
     seconds.for_each(|second| writer.append(&sample(second)).unwrap());
     writer
 }
@@ -101,7 +101,7 @@ fn samples_come_back_in_any_order() {
         assert_eq!(tape.time_ms(at), sample(at as u64).time_ms);
     }
     let empty = path.with_extension("empty");
-    TapeWriter::open(&empty, None, "").unwrap().append(&Sample::default()).unwrap();
+    TapeWriter::open(&empty, None, None, "").unwrap().append(&Sample::default()).unwrap();
     assert_eq!(Tape::open(&empty).unwrap().sample(0), Sample::default());
 }
 
@@ -190,7 +190,7 @@ fn what_is_no_tape_is_refused() {
     // A writer refuses the same, and leaves the file as it is.
     for wrong in [&future[..], &damaged, b"my thesis"] {
         fs::write(&path, wrong).unwrap();
-        assert!(TapeWriter::open(&path, None, "").is_err());
+        assert!(TapeWriter::open(&path, None, None, "").is_err());
         assert_eq!(fs::read(&path).unwrap(), wrong);
     }
     assert!(matches!(
@@ -203,12 +203,15 @@ fn what_is_no_tape_is_refused() {
 #[test]
 fn one_process_records_to_a_file_with_one_size() {
     let (_folder, path, content) = recorded(3);
-    let writer = TapeWriter::open(&path, None, "").unwrap();
-    assert!(matches!(TapeWriter::open(&path, None, ""), Err(TapeError::Busy { .. })));
+    let writer = TapeWriter::open(&path, None, None, "").unwrap();
+    assert!(matches!(TapeWriter::open(&path, None, None, ""), Err(TapeError::Busy { .. })));
     // It can be played meanwhile.
     assert_eq!(Tape::open(&path).unwrap().len(), 3);
     drop(writer);
-    assert!(matches!(TapeWriter::open(&path, Some(2 << 20), ""), Err(TapeError::OtherSize { .. })));
+    assert!(matches!(
+        TapeWriter::open(&path, None, Some(2 << 20), ""),
+        Err(TapeError::OtherSize { .. })
+    ));
     assert_eq!(fs::read(&path).unwrap(), content);
 }
 
@@ -216,7 +219,7 @@ fn one_process_records_to_a_file_with_one_size() {
 fn a_large_machine_is_recorded_without_its_pagesets() {
     let folder = folder();
     let path = folder.path().join("tape");
-    let mut writer = TapeWriter::open(&path, Some(BYTES_LEAST), "").unwrap();
+    let mut writer = TapeWriter::open(&path, None, Some(BYTES_LEAST), "").unwrap();
     let mut large = sample(0);
     let zone = &mut large.zones[0];
     zone.pagesets = (0..1 << 16).map(|cpu| PagesetSample { cpu, ..zone.pagesets[0] }).collect();

@@ -1,10 +1,11 @@
 //! Writes a tape, or goes on with one.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use nearpage_machine::{OutputFolder, Owner};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::figures::{Texts, flatten};
@@ -32,13 +33,14 @@ pub struct TapeWriter {
 
 impl TapeWriter {
     /// Makes a tape of at most `bytes` (1 MiB to 1 GiB), or goes on with the one that is there: then with its size, unless
-    /// another one is asked for. `source` names the machine.
+    /// another one is asked for. `source` names the machine. A new tape is for its owner alone; it is of `owner`, who called
+    /// `sudo`, where that user could have made it.
     ///
     /// ```
     /// use nearpage_watch::{Sample, Tape, TapeWriter};
     ///
     /// let path = std::env::temp_dir().join(format!("tape-{}", std::process::id()));
-    /// let mut writer = TapeWriter::open(&path, None, "a box")?;
+    /// let mut writer = TapeWriter::open(&path, None, None, "a box")?;
     /// writer.append(&Sample { time_ms: 1000, ..Sample::default() })?;
     /// writer.append(&Sample { time_ms: 2000, ..Sample::default() })?;
     /// let mut tape = Tape::open(&path)?;
@@ -50,17 +52,17 @@ impl TapeWriter {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, is something else, has another size, or another process records to it.
-    pub fn open(path: &Path, bytes: Option<u64>, source: &str) -> Result<TapeWriter, TapeError> {
+    /// The file cannot be opened, is something else, has another size, another process records to it, or another user may
+    /// have planted it.
+    pub fn open(
+        path: &Path,
+        owner: Option<Owner>,
+        bytes: Option<u64>,
+        source: &str,
+    ) -> Result<TapeWriter, TapeError> {
         let name = nearpage_machine::shown(path).to_string();
         let io = |error| TapeError::Io { name: name.clone(), error };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        // It has names of all processes.
-        options.mode(0o600);
-        // A FIFO must not wait for its reader.
-        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
-        let file = options.open(path).map_err(io)?;
+        let file = open_or_create(path, owner).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
             return Err(TapeError::NoFile { name });
@@ -201,6 +203,19 @@ const PAGESETS_MOST: usize = 4096;
 /// Processes of a sample that are kept.
 const PROCESSES_MOST: usize = 32;
 const _: () = assert!(DEFAULT_BYTES <= BYTES_MOST);
+
+/// A tape has names of all processes: a new one is for its owner alone.
+fn open_or_create(path: &Path, owner: Option<Owner>) -> io::Result<File> {
+    let (folder, name) = OutputFolder::of(path, owner)?;
+    folder.check(&name)?;
+    let mut options = OpenOptions::new();
+    // A FIFO must not wait for its reader.
+    options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => folder.create(&name),
+        opened => opened,
+    }
+}
 
 /// The newest slot's sequence; 0 if there is none.
 fn last_sequence(file: &File, header: &Header) -> io::Result<u64> {

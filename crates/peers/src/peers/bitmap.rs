@@ -1,26 +1,36 @@
 //! `bitmap-allocator`: a tree of 16-bit words, under the spin lock that kernels put around it.
 
-use bitmap_allocator::{BitAlloc, BitAlloc1M};
+use bitmap_allocator::{BitAlloc, BitAlloc1M, BitAlloc16M};
 use nearpage::Order;
 use spin::Mutex;
 
 use crate::contestant::{Contestant, enlist};
-use crate::region::{POOL_PAGES, Region};
-use crate::source::{PAGE, PageSource};
+use crate::region::{LARGE_PAGES, POOL_PAGES, Region};
+use crate::source::{PAGE, PAGE_BYTES, PageSource};
 
-struct Bitmap {
-    free: Mutex<Box<BitAlloc1M>>,
-    region: Region,
+struct Bitmap<A: 'static> {
+    free: &'static Mutex<A>,
+    /// Address of the first page.
+    first: usize,
 }
+
+// Megabytes, which no stack has room for on their way to a heap.
+static FREE: Mutex<BitAlloc1M> = Mutex::new(BitAlloc1M::DEFAULT);
+static LARGE_FREE: Mutex<BitAlloc16M> = Mutex::new(BitAlloc16M::DEFAULT);
 
 pub fn build() -> Result<Box<dyn Contestant>, String> {
     let region = Region::reserve().map_err(|error| error.to_string())?;
-    let mut free = Box::new(BitAlloc1M::DEFAULT);
-    free.insert(0..POOL_PAGES);
-    Ok(enlist(Bitmap { free: Mutex::new(free), region }))
+    FREE.lock().insert(0..POOL_PAGES);
+    Ok(enlist(Bitmap { free: &FREE, first: region.address(0) }))
 }
 
-impl PageSource for Bitmap {
+/// With a level more, for [`LARGE_PAGES`]. It never touches a page, and these have no memory.
+pub fn build_large() -> Result<Box<dyn Contestant>, String> {
+    LARGE_FREE.lock().insert(0..LARGE_PAGES);
+    Ok(enlist(Bitmap { free: &LARGE_FREE, first: PAGE_BYTES }))
+}
+
+impl<A: BitAlloc + Send + 'static> PageSource for Bitmap<A> {
     type Block = usize;
     const BLANK: usize = 0;
 
@@ -59,6 +69,6 @@ impl PageSource for Bitmap {
     }
 
     fn address(&self, block: usize) -> usize {
-        self.region.address(block)
+        self.first + block * PAGE_BYTES
     }
 }

@@ -34,6 +34,11 @@ pub struct Entry {
     pub build: Build,
 }
 
+/// Those that never touch their pages, with room for [`Effort::large_pages`](crate::timing::Effort::large_pages).
+pub fn large() -> Vec<Entry> {
+    vec![Entry { name: "bitmap-allocator", build: bitmap::build_large }]
+}
+
 /// All peers.
 pub fn all() -> Vec<Entry> {
     let entry = |name, build| Entry { name, build };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::sample::{Bench, Key, Sample};
 use crate::source::{PAGE, PageSource};
-use crate::timing::{Effort, Gate, Phase, ns_per_operation, phase};
+use crate::timing::{Gate, Phase, ns_per_operation, phase};
 use crate::work::{alloc_single, free_single};
 use crate::workers::Workers;
 
@@ -20,10 +20,10 @@ pub fn measure<S: PageSource>(
     source: &'static S,
     workers: &Workers,
     threads: usize,
-    effort: &Effort,
+    pages: usize,
 ) -> Vec<Sample> {
     let gate = Arc::new(Gate::new(threads));
-    let pages = effort.fill_pages / threads;
+    let pages = pages / threads;
     let cycles = workers.on_each(threads, move |thread| cycle(source, pages, &gate, thread as u64));
     let sample = |(at, &bench): (usize, &Bench)| {
         let phases: Vec<Phase> = cycles.iter().map(|cycle| cycle[at]).collect();

@@ -7,6 +7,7 @@ mod batch;
 mod cross;
 mod fill;
 mod pair;
+mod replace;
 
 use crate::sample::Sample;
 use crate::source::{HUGE_PAGE, PAGE, PageSource, alloc_each};
@@ -28,7 +29,9 @@ pub fn measure<S: PageSource>(
     match work {
         Work::Pair { threads } => pair::measure::<S, { PAGE.0 }>(source, workers, threads, effort),
         Work::HugePair => pair::measure::<S, { HUGE_PAGE.0 }>(source, workers, 1, effort),
-        Work::Fill { threads } => fill::measure(source, workers, threads, effort),
+        Work::Fill { threads } => fill::measure(source, workers, threads, effort.fill_pages),
+        Work::LargeFill { threads } => fill::measure(source, workers, threads, effort.large_pages),
+        Work::Replace { threads } => replace::measure(source, workers, threads, effort),
         Work::Cross => cross::measure(source, workers, effort),
         Work::Single { n } => batch::measure_single(source, workers, n, effort),
         Work::Bulk { threads, n } => batch::measure_bulk(source, workers, threads, n, effort),

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use nearpage::Order;
 use nearpage_bench::published::{self, Published};
-use nearpage_bench::{Counts, Fragmentation, Key, Row, Scans, SingleLoop, Work};
+use nearpage_bench::{Bench, Fragmentation, Key, Moves, Row, Scans, SingleLoop, Tails, Work};
 use nearpage_machine::size;
 
 /// The table of `bulk` in the shape of mmtests, the gains of 2017 beside it.
@@ -82,7 +82,7 @@ pub fn figures(rows: &[Row], title: impl Fn(Key) -> String) -> String {
 fn table_of(row: &Row) -> (usize, Work, usize) {
     let Key { work, threads, n, .. } = row.key;
     match work {
-        Work::Fill | Work::FreeLifo | Work::FreeRandom => (threads, work, 0),
+        Work::Fill | Work::FreeLifo | Work::FreeRandom | Work::Replace => (threads, work, 0),
         _ => (threads, work, n),
     }
 }
@@ -163,22 +163,29 @@ pub fn zonelist(rows: &[Row], scans: &[Scans]) -> String {
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
 }
 
-/// The calls of `tails`, a table for each kind; of the rounds' means the median.
-pub fn tails(rows: &[Row]) -> String {
+/// The calls of `tails` or `mixed`, a table for each kind; of the rounds' means the median.
+pub fn tails(rows: &[Row], unit: &str) -> String {
     let mut rows = rows.to_vec();
     rows.sort_by_key(|row| row.key.work);
     let of_work = |rows: &[Row]| {
-        let mut table = empty(["allocator", "mean", "p99", "p99.9", "p99.99"], 1);
+        let mut table = empty(["allocator", "mean", "p50", "p99", "p99.9", "p99.99"], 1);
         for row in rows {
             let figure = |ns: Option<f64>| ns.map_or("-".to_owned(), nanoseconds);
-            let tails = [row.tails.map(|tails| tails.p999), row.tails.map(|tails| tails.p9999)];
-            let figures = [Some(row.summary.median), row.p99].into_iter().chain(tails).map(figure);
+            let tail = |of: fn(Tails) -> f64| row.tails.map(of);
+            let figures = [
+                Some(row.summary.median),
+                tail(|tails| tails.p50),
+                row.p99,
+                tail(|tails| tails.p999),
+                tail(|tails| tails.p9999),
+            ];
+            let figures = figures.into_iter().map(figure);
             table.add_row([row.key.allocator.to_owned()].into_iter().chain(figures));
         }
         table
     };
     let same = |a: &Row, b: &Row| a.key.work == b.key.work;
-    let title = |rows: &[Row]| format!("{}: ns per call, four fifths full", rows[0].key.work);
+    let title = |rows: &[Row]| format!("{}: {unit}, four fifths full", rows[0].key.work);
     let section = |rows: &[Row]| section(&title(rows), rows, of_work);
     rows.chunk_by(same).map(section).collect::<Vec<_>>().join("\n")
 }
@@ -210,8 +217,10 @@ pub fn order9(rows: &[Row]) -> String {
 
 /// What stayed whole in each experiment.
 pub fn fragmentation(counts: &[Fragmentation]) -> String {
-    let heading =
-        ["model", "threads", "memory", "seed", "used", "ranges", "perfect", "whole", "order 9"];
+    let heading = [
+        "model", "threads", "memory", "seed", "used", "singles", "fifths", "ranges", "perfect",
+        "whole", "order 9", LOCKS, WRITES,
+    ];
     let mut table = empty(heading, 1);
     for count in counts {
         let shape = count.shape;
@@ -220,30 +229,68 @@ pub fn fragmentation(counts: &[Fragmentation]) -> String {
             false => shape.threads.to_string(),
         };
         let used = format!("{} %", count.used_percent);
-        let numbers = [count.ranges, count.perfect, count.whole, count.order9_requests];
+        let rounds = [count.singles_rounds, count.fifths_rounds].map(u64::from);
+        let counts = [count.ranges, count.perfect, count.whole];
+        let numbers = rounds.into_iter().chain(counts).map(|number| number.to_string());
+        let requests = count.order9_requests.map_or("-".to_owned(), |all| all.to_string());
         let cells = [count.model.to_owned(), threads, size::format(shape.bytes)];
         let cells = cells.into_iter().chain([shape.seed.to_string(), used]);
-        table.add_row(cells.chain(numbers.map(|number| number.to_string())));
+        table.add_row(cells.chain(numbers).chain([requests]).chain(moves(count.moves)));
     }
     let shared = match counts.iter().any(|count| count.cpus < count.shape.threads) {
         true => "threads that share a CPU have a pageset each, with a lock\n",
         false => "",
     };
     format!(
-        "fragmentation: aligned ranges of 512 pages of which no page is allocated, and requests of order 9 that then \
-         succeed\n{table}\n{shared}"
+        "fragmentation: aligned ranges of 512 pages of which no page is allocated after so many rounds, requests of order 9 \
+         that then succeed, and what 1000 pages took that moved since the row before\n{table}\n{shared}"
     )
 }
 
-/// What the allocators counted themselves.
-pub fn counts(counts: &[Counts]) -> String {
-    let mut table = empty(["allocator", "zone locks per 1000 pages", "most pages per hold"], 1);
-    for count in counts {
-        let per_1000 = format!("{:.3}", count.lock_acquisitions_per_1000_pages);
-        let cells = [count.allocator.to_owned(), per_1000, count.most_pages_per_hold.to_string()];
-        table.add_row(cells);
+const LOCKS: &str = "zone locks";
+const WRITES: &str = "shared writes";
+
+/// What the allocators counted themselves: for each work, or, where a benchmark has many, for all of them together.
+pub fn counts(bench: Bench, rows: &[Row]) -> String {
+    let mut table = empty(["allocator", "work", "pages", "CPUs", LOCKS, WRITES], 2);
+    let mut all: Vec<(Key, String, Moves)> = Vec::new();
+    for row in rows {
+        let Some(moves) = row.moves else { continue };
+        let Key { allocator, threads, n, work } = row.key;
+        let is_together = matches!(bench, Bench::Bulk | Bench::Orders);
+        let same = |(key, _, counted): &&mut (Key, String, Moves)| {
+            let is_same = (key.allocator, key.threads) == (allocator, threads);
+            is_same && (is_together || key.n == n && *counted == moves)
+        };
+        match all.iter_mut().find(same) {
+            Some((_, _, counted)) if is_together => *counted = counted.and(moves),
+            // Parts of one work that are timed apart are counted together.
+            Some((_, name, _)) => *name = format!("{name}, {work}"),
+            None if is_together => all.push((row.key, bench.to_string(), moves)),
+            None => all.push((row.key, work.to_string(), moves)),
+        }
     }
-    format!("counts\n{table}\n")
+    for (Key { allocator, threads, n, .. }, name, counted) in &all {
+        let n = if matches!(bench, Bench::Bulk | Bench::Orders) { 1 } else { *n };
+        let cells = [(*allocator).to_owned(), name.clone(), n.to_string(), threads.to_string()];
+        table.add_row(cells.into_iter().chain(moves(Some(*counted))));
+    }
+    match all.as_slice() {
+        [] => String::new(),
+        _ => format!(
+            "counts: zone locks taken and shared words written for 1000 pages that move\n{table}\n"
+        ),
+    }
+}
+
+/// Zone locks and shared writes for 1000 pages.
+fn moves(moves: Option<Moves>) -> [String; 2] {
+    let shown =
+        |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.3}"));
+    [
+        shown(moves.map(|moves| moves.zone_locks_per_1000_pages())),
+        shown(moves.and_then(|moves| moves.shared_writes_per_1000_pages())),
+    ]
 }
 
 /// A table under its title.
@@ -310,7 +357,7 @@ mod tests {
     fn row(work: Work, allocator: &'static str, n: usize, ns: f64) -> Row {
         let summary = Summary { median: ns, min: ns / 2.0, max: ns * 4.0, mean: ns };
         let key = Key { work, allocator, threads: 1, n };
-        Row { key, summary, p99: Some(ns * 3.0), tails: None }
+        Row { key, summary, p99: Some(ns * 3.0), tails: None, moves: None }
     }
 
     #[test]

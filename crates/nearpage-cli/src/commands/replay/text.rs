@@ -101,6 +101,13 @@ pub(super) fn heading(out: &mut String, report: &Report) {
     if !facts.is_empty() {
         let _ = writeln!(out, "met: {}", facts.join(", "));
     }
+    if trace.unticked_seconds > 0.0 {
+        let _ = writeln!(
+            out,
+            "{:.1} s without an event: the model's ticks in it are left out but for the last 512 s",
+            trace.unticked_seconds
+        );
+    }
     for (name, count) in &trace.unknown_gfp_names {
         let _ = writeln!(out, "unknown gfp flag {name}: {count} times");
     }

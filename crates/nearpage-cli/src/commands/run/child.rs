@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,9 +49,6 @@ pub(super) struct Look {
     pub huge_kib: u64,
 }
 
-/// The file to which processes add their lines.
-const LINES: &str = "lines";
-
 /// Most looks that are kept: later ones replace every second of the earlier.
 const LOOKS_MOST: usize = 2000;
 
@@ -62,11 +59,10 @@ pub(super) fn run(
     library: Option<&Path>,
     samples: bool,
 ) -> Result<Ended, CommandError> {
-    let folder = folder_of_lines().map_err(|error| RunFailure::NoFile {
+    let (_folder, lines) = file_of_lines().map_err(|error| RunFailure::NoFile {
         folder: std::env::temp_dir().display().to_string(),
         error,
     })?;
-    let lines = folder.path().join(LINES);
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     match library {
@@ -142,17 +138,25 @@ pub(super) fn run(
     Ok(Ended { status: status?, lines: text, pages_by_node, looks, begun_ms, usage })
 }
 
-/// Makes a folder with the file to which processes add their lines. Those of root may become another user, who then adds to it
-/// too: the folder has a name that nobody else knows.
-fn folder_of_lines() -> std::io::Result<TempDir> {
+/// Characters of a name that nobody guesses.
+const NAME_CHARACTERS: usize = 32;
+
+/// Makes the file to which processes add their lines, in a folder of its own. Those of root may become another user, who then
+/// adds to it too: all may write to it who know its name, and only the environment of these processes has it. The folder's
+/// name is seen by all, and nobody else may list what is in it.
+fn file_of_lines() -> std::io::Result<(TempDir, PathBuf)> {
     let folder = tempfile::Builder::new().prefix("nearpage-run-").tempdir()?;
     // SAFETY: asks only.
     let is_root = unsafe { libc::geteuid() } == 0;
     let (of_folder, of_file) = if is_root { (0o711, 0o622) } else { (0o700, 0o600) };
-    let lines = File::create_new(folder.path().join(LINES))?;
-    lines.set_permissions(Permissions::from_mode(of_file))?;
+    let lines = tempfile::Builder::new()
+        .prefix("")
+        .rand_bytes(NAME_CHARACTERS)
+        .tempfile_in(folder.path())?;
+    let (file, path) = lines.keep().map_err(|error| error.error)?;
+    file.set_permissions(Permissions::from_mode(of_file))?;
     fs::set_permissions(folder.path(), Permissions::from_mode(of_folder))?;
-    Ok(folder)
+    Ok((folder, path))
 }
 
 /// The clock that samples of processes have.
@@ -238,11 +242,12 @@ mod tests {
     /// A server that root starts may become another user before it opens the file.
     #[test]
     fn who_root_becomes_may_add_lines_and_nobody_may_read_them() {
-        let folder = folder_of_lines().unwrap();
+        let (folder, lines) = file_of_lines().unwrap();
+        assert_eq!(lines.file_name().unwrap().len(), NAME_CHARACTERS);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         // SAFETY: asks only.
         let expected =
             if unsafe { libc::geteuid() } == 0 { [0o711, 0o622] } else { [0o700, 0o600] };
-        assert_eq!([mode(folder.path()), mode(&folder.path().join(LINES))], expected);
+        assert_eq!([mode(folder.path()), mode(&lines)], expected);
     }
 }

@@ -11,7 +11,7 @@ use nearpage_watch::{Pagesets, ProcessTree, Sample, Sampler, Tape, TapeWriter};
 
 use super::{TopArgs, program};
 use crate::commands::input::{self, STANDARD_INPUT};
-use crate::commands::{CommandError, environment, watched};
+use crate::commands::{CommandError, environment, sudo, watched};
 
 /// Time for zoneinfo of a sample.
 const ZONEINFO_BUDGET: Duration = Duration::from_micros(1500);
@@ -202,7 +202,7 @@ pub(super) fn recorder(
     arguments: &TopArgs,
     name: &str,
 ) -> Result<Option<TapeWriter>, CommandError> {
-    let writer =
-        arguments.record.as_deref().map(|path| TapeWriter::open(path, arguments.record_size, name));
+    let open = |path| TapeWriter::open(path, sudo::caller(), arguments.record_size, name);
+    let writer = arguments.record.as_deref().map(open);
     Ok(writer.transpose()?)
 }

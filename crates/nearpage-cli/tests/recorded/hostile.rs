@@ -1,0 +1,319 @@
+//! Readers of strangers' inputs against damage and malice, with what each case takes: memory and time are failures, too.
+//!
+//! `NEARPAGE_FUZZ_SECONDS` and `NEARPAGE_FUZZ_SEED` are those of `fuzz.rs`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nearpage_bundle::Recording;
+use nearpage_explain::{Explanation, Reader};
+use nearpage_lab::Scenario;
+use nearpage_machine::stats_socket::Head;
+use nearpage_machine::{FolderTree, MachineDescription, read_machine};
+use nearpage_trace::{TraceError, read_trace, unpacked};
+use nearpage_watch::{Sampler, Tape, TapeWriter};
+
+use super::fuzz::{damage, fuzz};
+
+/// A case may hold so many bytes at once, or so many times its input.
+const HELD_BYTES: usize = 64 << 20;
+const HELD_RATIO: usize = 64;
+/// What a case may take of a CPU; tests are not optimised.
+const CPU_TIME: Duration = Duration::from_secs(4);
+
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts by thread.
+struct Counting;
+
+impl Counting {
+    fn note(added: usize, removed: usize) {
+        // A thread that ends has no counters any more.
+        let _ = HELD.try_with(|held| {
+            held.set(held.get().wrapping_add(added).saturating_sub(removed));
+            let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+        });
+    }
+}
+
+// SAFETY: all is done by the system's allocator; only numbers are noted beside.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::note(layout.size(), 0);
+        // SAFETY: what the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Counting::note(layout.size(), 0);
+        // SAFETY: what the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Counting::note(0, layout.size());
+        // SAFETY: what the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        Counting::note(bytes, layout.size());
+        // SAFETY: what the caller promises.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place for the answer is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Runs a case on an input of so many bytes, and fails if it takes more than it may.
+fn watched(what: &str, bytes: usize, case: impl FnOnce()) {
+    let (held, began) = (HELD.get(), cpu_time());
+    MOST.set(held);
+    case();
+    let (most, took) = (MOST.get().saturating_sub(held), cpu_time() - began);
+    let allowed = HELD_BYTES.max(bytes.saturating_mul(HELD_RATIO));
+    assert!(most <= allowed, "{what}: {bytes} bytes of input hold {most} bytes");
+    assert!(took <= CPU_TIME, "{what}: {bytes} bytes of input take {took:?}");
+}
+
+#[test]
+#[should_panic(expected = "hold")]
+fn a_case_that_holds_too_much_fails() {
+    watched("canary", 1, || drop(std::hint::black_box(vec![0_u8; HELD_BYTES + 1])));
+}
+
+#[test]
+#[should_panic(expected = "take")]
+fn a_case_that_takes_too_long_fails() {
+    watched("canary", 1, || {
+        while cpu_time() < CPU_TIME * 2 {
+            std::hint::black_box(0);
+        }
+    });
+}
+
+const LOGS: [&str; 2] = [
+    include_str!("../../../nearpage-explain/tests/reports/6.1/frag-order4-kernel.log"),
+    include_str!("../../../nearpage-explain/tests/reports/public/4.15-i386-oom.log"),
+];
+const BINARY: [&[u8]; 2] = [
+    include_bytes!("../../../nearpage-trace/tests/binary/trace-v6.dat"),
+    include_bytes!("../../../nearpage-trace/tests/binary/trace-v7.dat"),
+];
+const SCENARIO: &str = include_str!("../../../nearpage-lab/scenarios/thp-then-order0.toml");
+const MACHINES: [&str; 3] = [
+    "--numa 1G,cpus=0-1 --numa 1G,cpus=2-3 --numa-distance 0,1=21",
+    "nodes = 2\n[[node]]\nmemory = \"1G\"\ncpus = \"0-3\"\n",
+    "<?xml version=\"1.0\"?>\n<!DOCTYPE topology [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;\">]>\n<topology version=\"2.0\">\
+     <object type=\"Machine\" os_index=\"0\"><object type=\"NUMANode\" os_index=\"0\" local_memory=\"1073741824\"/>\
+     <info name=\"&b;\" value=\"x\"/></object></topology>\n",
+];
+
+fn tape() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tape");
+    let mut writer = TapeWriter::open(&path, None, Some(1 << 20), "a box").unwrap();
+    let mut sampler = Sampler::new(Box::new(FolderTree::new("/")));
+    for _ in 0..3 {
+        writer.append(&sampler.sample()).unwrap();
+    }
+    fs::read(path).unwrap()
+}
+
+fn trace(content: &[u8]) {
+    if let Ok(text) = unpacked(content) {
+        drop(read_trace::<TraceError>("damaged", text, |_| Ok(())));
+    }
+}
+
+#[test]
+fn no_damaged_input_takes_more_than_it_may() {
+    let tape = tape();
+    fuzz(|random| {
+        for log in LOGS {
+            let log = damage(log.as_bytes(), random);
+            watched("log", log.len(), || {
+                Reader::new(&*log).flatten().for_each(|report| drop(Explanation::of(report)));
+            });
+        }
+        for text in MACHINES {
+            let text = damage(text.as_bytes(), random);
+            watched("machine", text.len(), || {
+                drop(MachineDescription::from_reader("damaged", &*text));
+            });
+        }
+        let binary = damage(BINARY[random.usize(..BINARY.len())], random);
+        watched("binary trace", binary.len(), || trace(&binary));
+        let scenario = damage(SCENARIO.as_bytes(), random);
+        watched("scenario", scenario.len(), || drop(Scenario::from_bytes("damaged", &scenario)));
+        let head = damage(b"nearpage 1 ok 84\n", random);
+        watched("answer", head.len(), || drop(Head::parse(&head)));
+        let tape = damage(&tape, random);
+        watched("tape", tape.len(), || {
+            let Ok(mut tape) = Tape::of_bytes("damaged", tape.clone()) else { return };
+            for at in 0..tape.len().min(50) {
+                drop(tape.sample(at));
+            }
+        });
+    });
+}
+
+/// Names that archives and folders are attacked with.
+fn name(random: &mut fastrand::Rng) -> String {
+    const NAMES: [&str; 14] = [
+        "proc/zoneinfo",
+        "proc/meminfo",
+        "a/../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "sys/devices/system/node/online",
+        "sys/devices/system/node/node0/cpulist",
+        "meta.json",
+        "trace.txt",
+        "before/zoneinfo",
+        "proc",
+        "a/\u{1b}[31m\n",
+    ];
+    match random.u8(..20) {
+        0 => "x/".repeat(random.usize(..2000)),
+        1 => "n".repeat(random.usize(..100_000)),
+        _ => NAMES[random.usize(..NAMES.len())].into(),
+    }
+}
+
+/// Sizes, true and false.
+fn size(random: &mut fastrand::Rng) -> u64 {
+    match random.u8(..6) {
+        0 => 0,
+        1 => u64::MAX >> random.u8(..40),
+        2 => 8 << 30,
+        _ => random.u64(..2000),
+    }
+}
+
+fn archive(random: &mut fastrand::Rng) -> Vec<u8> {
+    const KINDS: &[u8] = b"0000001234567LKSVMDxXgG\0";
+    let mut out = Vec::new();
+    for _ in 0..random.usize(..12) {
+        let mut header = tar::Header::new_gnu();
+        let (path, bytes) = (name(random), size(random));
+        header.as_mut_bytes()[..100].fill(0);
+        let short = &path.as_bytes()[..path.len().min(100)];
+        header.as_mut_bytes()[..short.len()].copy_from_slice(short);
+        header.set_entry_type(tar::EntryType::new(KINDS[random.usize(..KINDS.len())]));
+        header.set_size(bytes);
+        let _ = header.set_link_name("/etc/passwd");
+        if random.u8(..10) > 0 {
+            header.set_cksum();
+        }
+        out.extend(header.as_bytes());
+        let content = match random.u8(..4) {
+            0 => path.clone().into_bytes(),
+            1 => format!("{} path={path}\n", path.len()).into_bytes(),
+            2 => b"MemTotal: 400000 kB\n0-3\n10 20\n".to_vec(),
+            _ => vec![random.u8(..); bytes.min(5000) as usize],
+        };
+        out.extend(&content);
+        out.resize(out.len().next_multiple_of(512), 0);
+    }
+    match random.u8(..4) {
+        0 => damage(&out, random),
+        1 => {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(&out).unwrap();
+            damage(&packed.finish().unwrap(), random)
+        }
+        _ => out,
+    }
+}
+
+#[test]
+fn no_hostile_archive_takes_more_than_it_may() {
+    fuzz(|random| {
+        for _ in 0..10 {
+            let archive = archive(random);
+            watched("archive as a recording", archive.len(), || {
+                drop(Recording::read_bytes("hostile", &archive));
+            });
+            watched("archive as a machine", archive.len(), || {
+                drop(MachineDescription::from_reader("hostile", &*archive));
+            });
+        }
+    });
+}
+
+/// Puts what is hostile where a reader looks.
+fn plant(root: &Path, random: &mut fastrand::Rng) -> Option<()> {
+    const PLACES: [&str; 7] = [
+        "proc/zoneinfo",
+        "proc/meminfo",
+        "proc/sys/kernel/osrelease",
+        "sys/devices/system/node/online",
+        "sys/devices/system/node/node0/cpulist",
+        "sys/devices/system/node/node0",
+        "sys",
+    ];
+    let path = root.join(PLACES[random.usize(..PLACES.len())]);
+    fs::create_dir_all(path.parent()?).ok()?;
+    match random.u8(..9) {
+        0 => symlink("/etc/passwd", path).ok(),
+        1 => symlink("../../../../../../../../../dev/zero", path).ok(),
+        2 => symlink(&path, &path).ok(),
+        3 => symlink("..", path).ok(),
+        4 => UnixListener::bind(path).ok().map(drop),
+        5 => fs::create_dir(path).ok(),
+        6 => {
+            let path = std::ffi::CString::new(path.to_str()?).ok()?;
+            // SAFETY: a path that ends.
+            (unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0).then_some(())
+        }
+        // Another plant may be there already: to open a FIFO would wait.
+        7 => fs::File::create_new(path)
+            .ok()?
+            .write_all(b"0-4294967295,18446744073709551615-0\n")
+            .ok(),
+        _ => fs::File::create_new(path).ok()?.write_all(&vec![random.u8(..); 50_000]).ok(),
+    }
+}
+
+#[test]
+fn no_hostile_folder_takes_more_than_it_may() {
+    fuzz(|random| {
+        // A folder takes longer to make and to read than other inputs.
+        if random.u8(..10) > 0 {
+            return;
+        }
+        // A plant behind another, which leads a step up, stays in the outer folder.
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("folder");
+        for _ in 0..random.usize(1..8) {
+            let _ = plant(&folder, random);
+        }
+        watched("folder", 1 << 20, || {
+            drop(read_machine(&FolderTree::new(&folder)));
+            drop(Sampler::new(Box::new(FolderTree::new(&folder))).sample());
+            drop(Recording::read(&folder));
+        });
+    });
+}

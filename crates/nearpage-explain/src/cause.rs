@@ -1,0 +1,593 @@
+//! What an expert reads first in a report: what is full, what is free and may not be used, and why reclaim found nothing.
+
+use nearpage_machine::size;
+use serde::Serialize;
+
+use crate::figure::Figure;
+use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
+use crate::verdict::{Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses};
+use crate::zones::{Excluded, Zones};
+
+/// A cause, or what stands behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    /// The limit of a memory cgroup.
+    MemcgLimit,
+    /// The limit of memory and swap together of a cgroup of version 1.
+    MemcgSwapLimit,
+    /// The limit is that of a group above the task's.
+    MemcgParent,
+    /// Most of a group's memory is the kernel's.
+    MemcgKernel,
+    /// A cgroup refused an object of a cache; no page was asked for.
+    MemcgCache,
+    /// An area of addresses, not pages.
+    Addresses,
+    /// No zone that the flags allow is on a node that may be used.
+    NoZone,
+    /// Free memory is on nodes that may not be used, or in zones.
+    Elsewhere,
+    /// Free pages are of CMA.
+    Cma,
+    /// Free pages are reserved for urgent requests of higher order.
+    Highatomic,
+    /// Free pages are kept from requests that could have used a higher zone.
+    LowmemReserve,
+    /// Pages are free, and no block is large enough.
+    Fragmentation,
+    /// A boost has raised the marks.
+    Boost,
+    /// Swap is full.
+    SwapFull,
+    /// There is no swap.
+    NoSwap,
+    /// Anonymous memory.
+    Anonymous,
+    /// Shared memory and tmpfs.
+    Shmem,
+    /// Slab that cannot be reclaimed.
+    Slab,
+    /// Locked memory.
+    Mlocked,
+    /// Huge pages of the pool.
+    HugePages,
+    /// Memory of files, which was not reclaimed.
+    Files,
+    /// Memory that no counter of the report explains.
+    Unexplained,
+    /// The largest task.
+    Task,
+    /// The numbers were read when memory had come back.
+    Late,
+}
+
+impl CauseKind {
+    /// The name of the cause, as in JSON; names do not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CauseKind::MemcgLimit => "memcg_limit",
+            CauseKind::MemcgSwapLimit => "memcg_swap_limit",
+            CauseKind::MemcgParent => "memcg_parent",
+            CauseKind::MemcgKernel => "memcg_kernel",
+            CauseKind::MemcgCache => "memcg_cache",
+            CauseKind::Addresses => "addresses",
+            CauseKind::NoZone => "no_zone",
+            CauseKind::Elsewhere => "elsewhere",
+            CauseKind::Cma => "cma",
+            CauseKind::Highatomic => "highatomic",
+            CauseKind::LowmemReserve => "lowmem_reserve",
+            CauseKind::Fragmentation => "fragmentation",
+            CauseKind::Boost => "boost",
+            CauseKind::SwapFull => "swap_full",
+            CauseKind::NoSwap => "no_swap",
+            CauseKind::Anonymous => "anonymous",
+            CauseKind::Shmem => "shmem",
+            CauseKind::Slab => "slab",
+            CauseKind::Mlocked => "mlocked",
+            CauseKind::HugePages => "huge_pages",
+            CauseKind::Files => "files",
+            CauseKind::Unexplained => "unexplained",
+            CauseKind::Task => "task",
+            CauseKind::Late => "late",
+        }
+    }
+}
+
+/// A cause with its evidence.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Cause {
+    /// Which.
+    pub kind: CauseKind,
+    /// How much memory it is about, in KiB, if it is about some.
+    pub kib: Option<u64>,
+    /// The evidence, in words.
+    pub text: String,
+}
+
+impl Cause {
+    fn new(kind: CauseKind, kib: impl Into<Option<u64>>, text: String) -> Cause {
+        Cause { kind, kib: kib.into(), text }
+    }
+}
+
+/// KiB in the unit that people read.
+pub(crate) fn kib(kib: u64) -> String {
+    size::format(kib.saturating_mul(1024))
+}
+
+/// The causes of a report: the one that decides first, then what fills memory, the largest first.
+pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
+    if verdict.rule == Rule::Memcg {
+        return of_memcg(report);
+    }
+    if report.kind == Kind::Slub {
+        return of_slub(report).into_iter().collect();
+    }
+    if is_vmalloc_of_addresses(report) || verdict.rule == Rule::AreaTooLarge {
+        return vec![of_addresses(report, verdict)];
+    }
+    let zones = Zones::new(report);
+    let row = report
+        .zones
+        .iter()
+        .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
+    let sought = Sought { report, verdict, zones, row };
+    let mut causes: Vec<Cause> = [
+        sought.no_zone(),
+        sought.cma(),
+        sought.blocks(),
+        sought.highatomic(),
+        sought.reserve(),
+        sought.elsewhere(),
+        sought.boost(),
+        sought.late(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if report.kind == Kind::Oom && report.order.is_some() {
+        let mut filled = sought.filled();
+        filled.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+        causes.extend(filled);
+        causes.extend(sought.task());
+    }
+    causes
+}
+
+fn of_memcg(report: &Report) -> Vec<Cause> {
+    let Some(memcg) = &report.memcg else {
+        let text = "a cgroup's limit: its lines are not there".into();
+        return vec![Cause::new(CauseKind::MemcgLimit, None, text)];
+    };
+    let block = report.page_kib() << report.order.unwrap_or(0).min(20);
+    let group = memcg.path.as_deref().unwrap_or("a group");
+    let told = |limit: Limit| format!("{} of {}", kib(limit.usage), kib(limit.limit));
+    let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
+    let mut causes = Vec::new();
+    causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
+        (Reached::MemoryAndSwap, memory, Some(both)) => {
+            let rest = memory.map_or(String::new(), |memory| {
+                format!(
+                    "; that of memory is not the reason: {} are left",
+                    kib(memory.limit.saturating_sub(memory.usage))
+                )
+            });
+            let text = format!(
+                "the limit of memory and swap together of {group}: {} used{rest}",
+                told(both)
+            );
+            Cause::new(CauseKind::MemcgSwapLimit, both.limit, text)
+        }
+        (_, Some(memory), _) => {
+            let text = format!("the limit of memory of {group}: {} used", told(memory));
+            Cause::new(CauseKind::MemcgLimit, memory.limit, text)
+        }
+        _ => {
+            let text = format!("a limit of {group}: usage and limit are not in the lines");
+            Cause::new(CauseKind::MemcgLimit, None, text)
+        }
+    });
+    if let (Some(path), Some(task)) = (&memcg.path, &memcg.task)
+        && path != task
+    {
+        let text = format!("the limit is of a group above that of the task, which is {task}");
+        causes.push(Cause::new(CauseKind::MemcgParent, None, text));
+    }
+    causes.extend(memcg_parts(memcg));
+    causes
+}
+
+/// What a group's memory is, if most of it is not what its programs hold.
+fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
+    let Some(usage) = memcg.usage.filter(|usage| *usage > 0) else { return Vec::new() };
+    let share = |kib: u64| kib.saturating_mul(100) / usage;
+    let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage));
+    let mut causes = Vec::new();
+    if let Some(kernel) = kernel.filter(|kernel| share(*kernel) >= 30) {
+        let text = format!(
+            "{} of the {} are the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few",
+            kib(kernel),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
+    }
+    if let Some(shmem) = memcg.shmem.filter(|shmem| share(*shmem) >= 30) {
+        let text = format!(
+            "{} of the {} are tmpfs and shared memory: a kill frees none of a file in tmpfs",
+            kib(shmem),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::Shmem, shmem, text));
+    }
+    if let Some(anon) = memcg.anon.filter(|anon| share(*anon) >= 30) {
+        let swap = match (memcg.swap, memcg.memory_and_swap) {
+            (Some(swap), _) if !swap.refuses(1) => "",
+            (Some(_), _) => "; its limit of swap is reached",
+            _ => "",
+        };
+        let text =
+            format!("{} of the {} are anonymous memory of its tasks{swap}", kib(anon), kib(usage));
+        causes.push(Cause::new(CauseKind::Anonymous, anon, text));
+    }
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+    causes
+}
+
+fn of_slub(report: &Report) -> Option<Cause> {
+    let group = report.group_of_cache()?;
+    let text = format!(
+        "the cache is that of the cgroup {group}: its limit (of memory, or of kernel memory) refused the object's page, and no zone was asked, unless a page allocation failure stands before it in the log"
+    );
+    Some(Cause::new(CauseKind::MemcgCache, None, text))
+}
+
+fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
+    let bytes = report.failed.as_deref().and_then(|failed| {
+        let mut words = failed.split(|character: char| !character.is_ascii_digit());
+        words.find_map(|word| word.parse::<u64>().ok().filter(|bytes| *bytes >= 4096))
+    });
+    let area =
+        bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
+    let text = match verdict.rule {
+        Rule::AreaTooLarge => format!("{area} is larger than all memory: no zone was asked"),
+        _ => format!(
+            "{area} found no room among vmalloc's addresses (vmalloc= at boot, /proc/vmallocinfo): addresses, not pages, and no zone was asked"
+        ),
+    };
+    Cause::new(CauseKind::Addresses, bytes.map(|bytes| bytes / 1024), text)
+}
+
+struct Sought<'a> {
+    report: &'a Report,
+    verdict: &'a Verdict,
+    zones: Zones<'a>,
+    row: Option<&'a ZoneRow>,
+}
+
+impl Sought<'_> {
+    fn pages(&self, pages: u64) -> String {
+        format!("{} ({pages} pages)", kib(self.zones.kib(pages)))
+    }
+
+    /// Free pages of the machine that are in none of the zones shown.
+    fn free_elsewhere(&self) -> Option<u64> {
+        let shown = self.report.zones.iter().map(|zone| self.zones.pages(zone.free));
+        let shown = shown.fold(Figure::exact(0), Figure::plus).known()?;
+        let hidden = self.report.free_pages?.saturating_sub(shown);
+        // Counters of one instant and of another differ by less.
+        (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
+    }
+
+    fn no_zone(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::NoZone {
+            return None;
+        }
+        let mut nodes: Vec<u32> = self.report.zones.iter().map(|zone| zone.node).collect();
+        nodes.dedup();
+        let nodes = nearpage_machine::idlist::format(&nodes);
+        let highest = &self.verdict.highest_zone;
+        let movable = match highest.as_str() {
+            "Movable" => "",
+            _ => "without __GFP_MOVABLE and __GFP_HIGHMEM ",
+        };
+        let elsewhere = self.free_elsewhere().map_or(String::new(), |pages| {
+            format!("; {} are free on nodes that it may not use, one of which with a zone for it would help", self.pages(pages))
+        });
+        let text = format!(
+            "no zone can be asked: {movable}its zones end at {highest}, and node {nodes}, to which it is confined, has none of those{elsewhere}"
+        );
+        Some(Cause::new(CauseKind::NoZone, None, text))
+    }
+
+    fn cma(&self) -> Option<Cause> {
+        let row = self.row?;
+        let judgement = self.judgement()?;
+        let cma = self.zones.free_cma(row);
+        let free = self.zones.pages(row.free).known()?;
+        // Without CMA there would be enough, or it is most of what is free.
+        let at_min = self.zone()?.at_min.needed.least();
+        let decides = cma.least() > 0
+            && (free >= at_min.min(judgement.needed.least()) || cma.least() >= free / 2);
+        let counts = judgement.free.most() < free;
+        (decides && counts && judgement.answer != Answer::Passes).then(|| {
+            let cma_kib = self.zones.kib(cma.least());
+            let at_least = if cma.is_exact() { "" } else { "at least " };
+            let text = format!(
+                "of {} free in {} of node {} {at_least}{} are CMA, which only movable requests may use",
+                self.pages(free),
+                row.name,
+                row.node,
+                self.pages(cma.least())
+            );
+            Cause::new(CauseKind::Cma, cma_kib, text)
+        })
+    }
+
+    fn zone(&self) -> Option<&ZoneVerdict> {
+        let row = self.row?;
+        self.verdict.zones.iter().find(|zone| zone.node == row.node && zone.zone == row.name)
+    }
+
+    fn judgement(&self) -> Option<&Judgement> {
+        Some(self.zone()?.at(self.verdict.mark))
+    }
+
+    fn blocks(&self) -> Option<Cause> {
+        if !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge) {
+            return None;
+        }
+        let row = self.row?;
+        let order = self.zones.order.0;
+        let largest = row.blocks.iter().rposition(|blocks| blocks.count > 0);
+        let largest = largest.map_or(String::new(), |order| {
+            format!(
+                "; the largest free block is {} (order {order})",
+                kib(self.zones.kib(1 << order))
+            )
+        });
+        let (_, locked) = crate::verdict::large_blocks(&self.zones, row);
+        let locked = match locked {
+            0 => String::new(),
+            blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
+        };
+        let free = self.zones.pages(row.free);
+        let text = format!(
+            "fragmentation: {} free in {} of node {}, and no block of order {order} ({}) for this request{largest}{locked}",
+            free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
+            row.name,
+            row.node,
+            kib(self.zones.kib(1 << order.min(31)))
+        );
+        Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
+    }
+
+    fn highatomic(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::HighatomicReserve {
+            return None;
+        }
+        let row = self.row?;
+        let urgent = self.zones.figures(row, self.verdict.mark).urgent;
+        let at_least = if urgent.is_exact() { "" } else { "at least " };
+        let text = format!(
+            "{at_least}{} of {} of node {} are reserved for urgent requests of higher order{}",
+            self.pages(urgent.least()),
+            row.name,
+            row.node,
+            if urgent.is_exact() {
+                ""
+            } else {
+                ": free blocks of that type (H) prove it, this kernel does not print how many"
+            }
+        );
+        Some(Cause::new(CauseKind::Highatomic, self.zones.kib(urgent.least()), text))
+    }
+
+    fn reserve(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::LowmemReserve {
+            return None;
+        }
+        let row = self.row?;
+        let kept = self.zones.figures(row, self.verdict.mark).reserve.known()?;
+        let text = format!(
+            "{} of node {} keeps {} from requests that could have used {}",
+            row.name,
+            row.node,
+            self.pages(kept),
+            self.zones.highest_name()
+        );
+        Some(Cause::new(CauseKind::LowmemReserve, self.zones.kib(kept), text))
+    }
+
+    /// What is free and may not be used.
+    fn elsewhere(&self) -> Option<Cause> {
+        if matches!(self.verdict.rule, Rule::NoZone | Rule::Passes) {
+            return None;
+        }
+        let by = self.verdict.confined_by.as_ref().map(|confined| confined.by);
+        let why = |by| match by {
+            Some(Excluded::Policy) => "on nodes that the policy forbids",
+            Some(Excluded::Cpuset) => "on nodes outside the cpuset",
+            Some(Excluded::ThisNode) => "on other nodes, and __GFP_THISNODE asks for one",
+            Some(Excluded::Kind) => "in zones that its flags do not allow",
+            None => "on nodes or in zones that are not shown",
+        };
+        let hidden = self.free_elsewhere();
+        let seen = self.verdict.zones.iter().filter(|zone| zone.excluded.is_some());
+        let seen = seen.filter(|zone| zone.at_min.answer == Answer::Passes);
+        let seen = seen.map(|zone| zone.at_min.free.least()).fold(0, u64::saturating_add);
+        let pages = hidden.unwrap_or(0).saturating_add(seen);
+        (pages > 0).then(|| {
+            let text = format!("{} are free {}", self.pages(pages), why(by));
+            Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), text)
+        })
+    }
+
+    fn boost(&self) -> Option<Cause> {
+        let row = self.row?;
+        let (boost, min) = (row.boost.known()?, row.min.known()?);
+        let is_most = self.verdict.rule == Rule::Watermark && boost > 0 && boost >= min / 3;
+        is_most.then(|| {
+            let text = format!(
+                "a boost has raised min of {} of node {} from {} to {}, after pageblocks were mixed",
+                row.name,
+                row.node,
+                kib(min - boost),
+                kib(min)
+            );
+            Cause::new(CauseKind::Boost, boost, text)
+        })
+    }
+
+    fn late(&self) -> Option<Cause> {
+        (self.verdict.rule == Rule::Passes).then(|| {
+            let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
+            Cause::new(CauseKind::Late, None, text)
+        })
+    }
+
+    /// What fills memory, and why it does not leave.
+    fn filled(&self) -> Vec<Cause> {
+        let Some(held) = &self.verdict.no_progress else {
+            return self.locked().into_iter().collect();
+        };
+        let Some(shown) = self.shown_kib() else { return Vec::new() };
+        let is_part = |kib: u64, percent: u64| kib.saturating_mul(100) / shown.max(1) >= percent;
+        let mut causes = Vec::new();
+        let mut say = |kind, kib: u64, percent, text: String| {
+            if is_part(kib, percent) {
+                causes.push(Cause::new(kind, kib, text));
+            }
+        };
+        let anon = held.anon.least();
+        let at_least = |figure: Figure| if figure.is_exact() { "" } else { "at least " };
+        let (free, total) = (self.report.swap_free, self.report.swap_total);
+        let (kind, swap) = match (free, total) {
+            (_, Some(0)) => (CauseKind::NoSwap, "there is no swap: it cannot leave".to_owned()),
+            (Some(free), Some(total)) if free <= total / 100 => (
+                CauseKind::SwapFull,
+                format!(
+                    "swap is full ({} of {} used): it cannot leave",
+                    kib(total - free),
+                    kib(total)
+                ),
+            ),
+            (Some(free), Some(total)) => {
+                (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
+            }
+            _ => (CauseKind::Anonymous, "how much swap is free is not told".into()),
+        };
+        let text = format!("{}{} anonymous memory; {swap}", at_least(held.anon), kib(anon));
+        say(kind, anon, 20, text);
+        let shmem = self.report.nodes.iter().map(|node| node.shmem);
+        let shmem = shmem.fold(Figure::exact(0), Figure::plus).least();
+        say(
+            CauseKind::Shmem,
+            shmem,
+            15,
+            format!(
+                "{} are tmpfs and shared memory, part of the anonymous: a kill frees none of a file in tmpfs",
+                kib(shmem)
+            ),
+        );
+        let slab = held.slab_unreclaimable.least();
+        let cache = self.report.largest_cache.as_ref().map_or(String::new(), |cache| {
+            format!(", {} of it the cache {}", kib(cache.total), cache.name)
+        });
+        say(
+            CauseKind::Slab,
+            slab,
+            10,
+            format!(
+                "{} of slab that cannot be reclaimed{cache}: the kernel or a driver holds it, no kill frees it",
+                kib(slab)
+            ),
+        );
+        let file = held.file.least();
+        say(
+            CauseKind::Files,
+            file,
+            10,
+            format!(
+                "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
+                at_least(held.file),
+                kib(file)
+            ),
+        );
+        if let Some((free, pool)) = self.report.hugetlb {
+            say(
+                CauseKind::HugePages,
+                pool,
+                10,
+                format!(
+                    "{} are in the pool of huge pages, {} of them unused: nobody else gets them",
+                    kib(pool),
+                    kib(free)
+                ),
+            );
+        }
+        if let Some(kib_of) = held.unexplained {
+            say(
+                CauseKind::Unexplained,
+                kib_of,
+                15,
+                format!(
+                    "{} no counter of the report explains: pages that a driver, a balloon, page tables or the kernel took",
+                    kib(kib_of)
+                ),
+            );
+        }
+        let locked = self.locked_kib().max(held.unevictable.least());
+        say(
+            CauseKind::Mlocked,
+            locked,
+            15,
+            format!(
+                "{} of {} are locked (mlock): they cannot be reclaimed",
+                kib(locked),
+                kib(shown)
+            ),
+        );
+        causes
+    }
+
+    fn locked_kib(&self) -> u64 {
+        self.report.zones.iter().map(|zone| zone.mlocked.least()).fold(0, u64::saturating_add)
+    }
+
+    /// Memory of the zones shown: what is managed, or present, where the row does not say.
+    fn shown_kib(&self) -> Option<u64> {
+        let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known());
+        let sizes = self.report.zones.iter().map(size).collect::<Option<Vec<u64>>>();
+        let shown = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
+        let ram = self.report.ram_pages.map(|pages| self.zones.kib(pages));
+        shown.or(ram).filter(|kib| *kib > 0)
+    }
+
+    /// Locked memory, where nothing but zones is there.
+    fn locked(&self) -> Option<Cause> {
+        let all = self.shown_kib()?;
+        let locked = self.locked_kib();
+        (locked >= all / 7).then(|| {
+            let text = format!(
+                "{} of {} are locked (mlock): they cannot be reclaimed",
+                kib(locked),
+                kib(all)
+            );
+            Cause::new(CauseKind::Mlocked, locked, text)
+        })
+    }
+
+    fn task(&self) -> Option<Cause> {
+        let task = self.report.tasks.first()?;
+        let resident = self.zones.kib(task.rss_pages);
+        let text = format!(
+            "the largest of {} tasks is {} (process {}) with {} resident",
+            self.report.tasks_listed,
+            task.name,
+            task.pid,
+            kib(resident)
+        );
+        Some(Cause::new(CauseKind::Task, resident, text))
+    }
+}
