@@ -71,6 +71,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.put_all(maps, pageset.frames(), quota, rest, order);
         quota.give((rest.len() as u64) << order.0);
         if got == 0 {
+            self.give_above(pageset, quota, PageCount(0));
             return FromPageset::Nothing;
         }
         let popped = pageset.pop(&self.platform, on, list);
@@ -162,7 +163,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.after_fallback(zone, purse.quota(), trip.flags);
         match found {
             true => self.note_given(zone, &purse, 1, trip.order),
-            false => purse.give(self, zone, pages),
+            false => purse.give_up(self, zone, pages),
         }
         found.then_some(block[0])
     }
@@ -518,6 +519,15 @@ impl<'m, P: Platform> Purse<'_, 'm, P> {
         match self {
             Self::Quota(_, quota) => quota.give(pages),
             Self::Zone(_) => zone.give_pages(&allocator.platform, pages),
+        }
+    }
+
+    /// Gives pages back that maps do not have as the request needs them, and all else that the CPU may take of the zone: it
+    /// would keep others of a limit's memory from their zones.
+    fn give_up(&self, allocator: &PageAllocator<'m, P>, zone: &Zone<'m, P>, pages: u64) {
+        self.give(allocator, zone, pages);
+        if let Self::Quota(pageset, quota) = self {
+            allocator.give_above(pageset, quota, PageCount(0));
         }
     }
 

@@ -325,8 +325,9 @@ impl ZoneMaps<'_> {
         }
         let own = self.sweep_for_block(frames, order, of, by, STEP * STEPS);
         own.or_else(|| {
-            let at = self.open_whole(frames, of, by)?;
+            // First, since it may be the one that is opened.
             self.leave(frames, place, by);
+            let at = self.open_whole(frames, of, by)?;
             place.set(Some(at));
             self.take_block_from(frames, at, order, by)
         })

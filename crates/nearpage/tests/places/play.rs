@@ -95,6 +95,7 @@ pub struct Play<'a, 'm> {
     /// Nodes that only requests that name them reach.
     pub(super) private: BTreeSet<NodeId>,
     filling: bool,
+    is_planted: bool,
     operation: String,
     tally: Tally,
 }
@@ -120,6 +121,7 @@ impl<'a, 'm> Play<'a, 'm> {
             later: machine.later.clone(),
             private: BTreeSet::new(),
             filling: true,
+            is_planted: false,
             operation: String::new(),
             tally: Tally::new(),
         }
@@ -186,8 +188,8 @@ impl<'a, 'm> Play<'a, 'm> {
         if self.plan.thorough && self.machine_is_small() || at.is_multiple_of(1000) {
             self.walk()?;
         }
-        if at == self.plan.operations / 2 {
-            self.plant();
+        if at >= self.plan.operations / 2 && !self.is_planted {
+            self.is_planted = self.plant()?;
         }
         Ok(())
     }
@@ -196,12 +198,12 @@ impl<'a, 'm> Play<'a, 'm> {
         self.naive.zones.iter().map(|zone| zone.online).sum::<u64>() < 1 << 16
     }
 
-    /// The model goes wrong, if it is to.
-    fn plant(&mut self) {
+    /// The model goes wrong, if it is to; returns whether it could.
+    fn plant(&mut self) -> Result<bool, Wrong> {
         let some = |naive: &Naive| naive.held.iter().position(|blocks| !blocks.is_empty());
         match self.plan.planted {
             Planted::ForgottenBlock => {
-                let order = some(&self.naive).expect("something is held");
+                let Some(order) = some(&self.naive) else { return Ok(false) };
                 let first = self.naive.pick(order, None).expect("one is held");
                 self.naive.give(first, Order(order as u8));
             }
@@ -209,10 +211,12 @@ impl<'a, 'm> Play<'a, 'm> {
                 let memory = self.machine.boot.iter();
                 let mut pages = memory.flat_map(|range| range.start.0..range.end.0).map(Pfn);
                 let free = pages.find(|&pfn| self.naive.page(pfn) == Page::Free);
-                self.naive.take(free.expect("some page is free"), Order(0)).expect("it is free");
+                let Some(free) = free else { return Ok(false) };
+                self.naive.take(free, Order(0))?;
             }
             _ => {}
         }
+        Ok(true)
     }
 
     /// Each page of a zone is free, with a CPU, or with the caller; what is out is what is not free.
