@@ -206,5 +206,5 @@ fn canary_a_zone_that_is_not_divided_is_found() {
     fn whole(model: Model) -> Model {
         model.with(|changed| changed.zone_instances = ZoneInstances::ONE)
     }
-    assert!(finds(Planted::Rules(whole), 20) >= 3);
+    assert!(finds(Planted::Rules(whole), 60) >= 3);
 }
