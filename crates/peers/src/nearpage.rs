@@ -1,5 +1,4 @@
-//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, `nearpage-0.1` with its rules before these, the
-//! bound `rseq-limit`, and the facts that are not a time per page.
+//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, the bound `rseq-limit`, and the facts that are not a time per page.
 
 use std::time::Instant;
 
@@ -31,10 +30,6 @@ pub fn all() -> Vec<Entry> {
 pub fn large() -> Vec<Entry> {
     vec![
         Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) },
-        Entry {
-            name: "nearpage-0.1",
-            build: || build_of(builder()?.model(Model::NEARPAGE_0_1), LARGE_PAGES),
-        },
     ]
 }
 

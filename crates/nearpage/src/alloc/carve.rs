@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::{COLD, LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, Storage, list_order};
 use crate::places::bitmap::Bitmap;
 use crate::places::quota::Quota;
 use crate::places::zone_maps::{KINDS, ZoneMaps};
@@ -106,8 +106,8 @@ impl<'m> Carver<'_, 'm> {
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
         // Whoever comes to it asks for any list.
-        let nothing = hub.slice(plan.more_lists(), |_, _| Ok(Quota::new(0, 1, 0)))?;
-        let none = (&[][..], &*nothing, plan.more_lists());
+        let nothing = hub.slice(plan.quotas().min(1), |_, _| Ok(Quota::new(0, 1, 0)))?;
+        let none = (&[][..], &*nothing);
         let nobody =
             carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], none, |_, index| {
                 P::Storage::ring_entries(list_order(index), 0) as usize
@@ -243,7 +243,7 @@ impl<'m> Carver<'_, 'm> {
                 };
                 Ok(Quota::new(at as u64, cpus as u64, Plan::pageblocks(zone.span())))
             })?;
-            let parts = (&*pieces, &*quotas, plan.more_lists());
+            let parts = (&*pieces, &*quotas);
             Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })
         })?;
         Ok(cpus)
@@ -335,7 +335,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-    (pieces, quotas, more): (&'m [Pieces], &'m [Quota], usize),
+    (pieces, quotas): (&'m [Pieces], &'m [Quota]),
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena.slice(1, |_, _| {
@@ -346,7 +346,7 @@ fn carve_pagesets<'m, P: Platform>(
     let pagesets = arena.slice(zones.len(), |index, arena| {
         let zone = zones[index];
         let mut out_of_metadata = false;
-        let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
+        let lists: [List<'m, P>; ALL_LISTS] = core::array::from_fn(|index| {
             let ring = arena.untouched::<AtomicU32>(ring_entries(zone, index)).unwrap_or_else(
                 |OutOfMetadata| {
                     out_of_metadata = true;
@@ -358,12 +358,7 @@ fn carve_pagesets<'m, P: Platform>(
         if out_of_metadata {
             return Err(OutOfMetadata);
         }
-        let cold = arena.slice(more, |_, arena| {
-            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, COLD))?;
-            Ok(P::Storage::list(id, ring))
-        })?;
-        let by_quota = (quotas.get(index), cold.first());
-        Ok(Pageset::new(zone, owner, lists, pieces.get(index), by_quota))
+        Ok(Pageset::new(zone, owner, lists, pieces.get(index), quotas.get(index)))
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

@@ -12,10 +12,10 @@ use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
-use crate::pcp::pageset::{List, Owner, Pageset};
+use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::swing::{COLD_MAX, list_max};
-use crate::pcp::{COLD, LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, COLD, Storage, list_order};
 use crate::places::bitmap::Bitmap;
 use crate::places::quota::Quota;
 use crate::places::zone_maps::KINDS;
@@ -113,11 +113,6 @@ impl<'m> Plan<'m> {
         if self.owners == PageblockOwners::CpusWithMaps { self.zones } else { 0 }
     }
 
-    /// Lists that a pageset has beyond the usual ones.
-    pub(super) fn more_lists(&self) -> usize {
-        self.quotas().min(1)
-    }
-
     /// Pageblocks from the first section of a zone with this span on.
     pub(super) fn pageblocks(span: PfnRange) -> u32 {
         let base = span.start.section() << SECTION_SHIFT;
@@ -195,6 +190,7 @@ impl<'m> Plan<'m> {
         // With quotas, lists are short.
         let high_max = match (self.owners, index) {
             (PageblockOwners::CpusWithMaps, COLD) => high_max.min(COLD_MAX.into()),
+            (_, COLD) => 0,
             (PageblockOwners::CpusWithMaps, _) => u64::from(list_max(order)) << order.0,
             _ => high_max,
         };
@@ -271,10 +267,9 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
-        need.add::<Quota>(self.more_lists());
+        need.add::<Quota>(self.quotas().min(1));
         need.add::<Pageset<'_, P>>(1);
-        need.add::<List<'_, P>>(self.more_lists());
-        for index in 0..LISTS + self.more_lists() {
+        for index in 0..ALL_LISTS {
             need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
         }
         need.add::<P::Lock<State<'_>>>(1);
@@ -288,9 +283,7 @@ impl<'m> Plan<'m> {
         need.add::<Quota>(self.quotas());
         for (node, _, span) in zones(&self.topology) {
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
-            need.add::<List<'_, P>>(self.more_lists());
-            let lists = LISTS + self.more_lists();
-            (0..lists).for_each(|index| need.add::<AtomicU32>(entries(index)));
+            (0..ALL_LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
         }
     }
 }

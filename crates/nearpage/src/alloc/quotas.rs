@@ -14,7 +14,7 @@ use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::swing::{COLD_MAX, Swing, blocks_of_a_refill};
 use crate::pcp::{COLD, CountedList, list_index, list_order};
 use crate::places::quota::Quota;
-use crate::places::zone_maps::{Reach, ZoneMaps};
+use crate::places::zone_maps::{Reach, ZoneMaps, frames_of};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
@@ -25,6 +25,29 @@ const _: () = assert!(COLD_MAX as usize <= CHUNK && blocks_of_a_refill(Order(0))
 
 /// Pages that nobody used for a second go back if they are so many.
 const UNUSED_MIN: u64 = 512;
+
+/// Numbers of blocks on the stack, as many as move at once.
+struct Chunk {
+    numbers: [u32; CHUNK],
+    len: usize,
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Self { numbers: [0; CHUNK], len: 0 }
+    }
+
+    fn extend(&mut self, numbers: impl Iterator<Item = u32>) {
+        for number in numbers {
+            self.numbers[self.len] = number;
+            self.len += 1;
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u32] {
+        &mut self.numbers[..self.len]
+    }
+}
 
 /// What a trip may take, and of which type.
 fn what(trip: Trip) -> (Migratetype, Reach) {
@@ -54,23 +77,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if pages == 0 {
             return FromPageset::Nothing;
         }
-        if order == Order(0) {
-            pageset.begin_tag(list);
+        let listed = match order {
+            Order(0) => self.refill_pages(on, pageset, (maps, quota), trip, list, pages as u32),
+            _ => self.refill_blocks(on, pageset, (maps, quota), trip, list, pages),
+        };
+        let listed = u64::from(listed) << order.0;
+        if listed < pages {
+            quota.give(pages - listed);
         }
-        let mut numbers = [0; CHUNK];
-        let blocks = &mut numbers[..(pages >> order.0) as usize];
-        let got = self.take_blocks(maps, pageset.frames(), trip, quota, blocks);
-        quota.give(pages - ((got as u64) << order.0));
         self.after_fallback(zone, quota, trip.flags);
-        let blocks = &mut blocks[..got];
-        // The list gives the last one first: the lowest.
-        blocks.reverse();
-        let listed = pageset.push_batch(&self.platform, on, list, blocks);
-        quota.pages_listed.add((listed as u64) << order.0);
-        let rest = &blocks[listed..];
-        self.put_all(maps, pageset.frames(), quota, rest, order);
-        quota.give((rest.len() as u64) << order.0);
-        if got == 0 {
+        if listed == 0 {
             self.give_above(pageset, quota, PageCount(0));
             return FromPageset::Nothing;
         }
@@ -78,6 +94,70 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let Some(number) = popped.frame() else { return FromPageset::Busy };
         self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
         FromPageset::Block(number)
+    }
+
+    /// Moves single pages from maps to an empty list; returns how many.
+    fn refill_pages(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        (maps, quota): (&ZoneMaps<'_>, &Quota),
+        trip: Trip,
+        list: usize,
+        pages: u32,
+    ) -> u32 {
+        let (frames, storage) = (pageset.frames(), self.platform.storage());
+        pageset.begin_tag(list);
+        let (mut listed, mut scattered) = (0, Chunk::new());
+        let mut each = |first: u32, pages: u64| {
+            self.platform.touch(ZoneMaps::map_line(frames, first), Access::Atomic);
+            let (at, run) = (pages.trailing_zeros(), pages.count_ones());
+            if pages >> at != u64::MAX >> (u64::BITS - run) {
+                return scattered.extend(frames_of(first, pages));
+            }
+            let appended = pageset.append_run(storage, on, list, first + at, run);
+            listed += appended;
+            if appended < run {
+                maps.put_run(frames, first + at + appended, run - appended, quota);
+            }
+        };
+        maps.take_pages(frames, what(trip), quota, pages, &mut each);
+        listed + self.list_all(on, pageset, (maps, quota), list, scattered.as_mut_slice())
+    }
+
+    /// Moves blocks from maps to an empty list; returns how many.
+    fn refill_blocks(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        (maps, quota): (&ZoneMaps<'_>, &Quota),
+        trip: Trip,
+        list: usize,
+        pages: u64,
+    ) -> u32 {
+        let mut numbers = Chunk::new();
+        let next = || self.take_block(maps, pageset.frames(), trip, quota);
+        numbers.extend(core::iter::from_fn(next).take((pages >> trip.order.0) as usize));
+        self.list_all(on, pageset, (maps, quota), list, numbers.as_mut_slice())
+    }
+
+    /// Puts blocks on a list, the first one hottest; the rest goes back into maps. Returns how many are on the list.
+    fn list_all(
+        &self,
+        on: &OnCpu<'_, P>,
+        pageset: &Pageset<'m, P>,
+        (maps, quota): (&ZoneMaps<'_>, &Quota),
+        list: usize,
+        numbers: &mut [u32],
+    ) -> u32 {
+        if numbers.is_empty() {
+            return 0;
+        }
+        numbers.reverse();
+        let listed = pageset.push_batch(&self.platform, on, list, numbers);
+        quota.pages_listed.add((listed as u64) << list_order(list).0);
+        self.put_all(maps, pageset.frames(), quota, &numbers[listed..], list_order(list));
+        listed as u32
     }
 
     /// A multiple of `unit` pages that the caller may take out of maps, up to `most`, or none: from the quota, or from the
@@ -119,31 +199,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         swing
     }
 
-    /// Takes blocks for which the caller has a quota; returns how many there were.
-    pub(super) fn take_blocks(
+    /// Takes a block for which the caller has a quota.
+    fn take_block(
         &self,
         maps: &ZoneMaps<'_>,
         frames: &ZoneFrames<'_>,
         trip: Trip,
         by: &Quota,
-        out: &mut [u32],
-    ) -> usize {
-        let got = match trip.order {
-            Order(0) => maps.take_pages(frames, what(trip), by, out),
-            order => {
-                let next = || maps.take_block(frames, order, what(trip), by);
-                let found = out.iter_mut().zip(core::iter::from_fn(next));
-                found.map(|(slot, number)| *slot = number).count()
-            }
-        };
-        let mut last = None;
-        for &number in &out[..got] {
-            let line = ZoneMaps::map_line(frames, number);
-            if last.replace(line) != Some(line) {
-                self.platform.touch(line, Access::Atomic);
-            }
-        }
-        got
+    ) -> Option<u32> {
+        let block = maps.take_block(frames, trip.order, what(trip), by)?;
+        self.platform.touch(ZoneMaps::map_line(frames, block), Access::Atomic);
+        Some(block)
     }
 
     /// A block past the lists, for a request that passed the zone's marks.
@@ -158,14 +224,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if purse.take(self, zone, trip, pages, pages) == 0 {
             return None;
         }
-        let mut block = [0];
-        let found = self.take_blocks(maps, zone.frames(), trip, purse.quota(), &mut block) == 1;
+        let block = self.take_block(maps, zone.frames(), trip, purse.quota());
         self.after_fallback(zone, purse.quota(), trip.flags);
-        match found {
-            true => self.note_given(zone, &purse, 1, trip.order),
-            false => purse.give_up(self, zone, pages),
+        match block {
+            Some(_) => self.note_given(zone, &purse, 1, trip.order),
+            None => purse.give_up(self, zone, pages),
         }
-        found.then_some(block[0])
+        block
     }
 
     /// Pages came from pageblocks of another type: the zone's marks are boosted, as far as the settings say.
@@ -395,24 +460,24 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> usize {
         let purse = self.purse(zone, maps);
         let word = purse.held_word(zone, trip);
-        let (mut got, mut numbers) = (0, [0; CHUNK]);
+        let (frames, mut got) = (zone.frames(), 0);
         while got < out.len() {
-            let pages = purse.take(self, zone, trip, 1, (out.len() - got) as u64) as usize;
-            let before = got;
-            while got < before + pages {
-                let some = (before + pages - got).min(CHUNK);
-                let into = &mut numbers[..some];
-                let found = self.take_blocks(maps, zone.frames(), trip, purse.quota(), into);
-                let found_numbers = into[..found].iter().copied();
-                zone.frames().hand_out_all(found_numbers, word, &mut out[got..]);
-                got += found;
-                if found < some {
-                    break;
-                }
+            let pages = purse.take(self, zone, trip, 1, (out.len() - got) as u64);
+            if pages == 0 {
+                break;
             }
-            purse.give(self, zone, (before + pages - got) as u64);
+            let mut each = |first: u32, pages: u64| {
+                self.platform.touch(ZoneMaps::map_line(frames, first), Access::Atomic);
+                match pages {
+                    u64::MAX => frames.hand_out_all(first..first + 64, word, &mut out[got..]),
+                    _ => frames.hand_out_all(frames_of(first, pages), word, &mut out[got..]),
+                }
+                got += pages.count_ones() as usize;
+            };
+            let found = maps.take_pages(frames, what(trip), purse.quota(), pages as u32, &mut each);
             self.after_fallback(zone, purse.quota(), trip.flags);
-            if pages == 0 || got < before + pages {
+            if u64::from(found) < pages {
+                purse.give(self, zone, pages - u64::from(found));
                 break;
             }
         }

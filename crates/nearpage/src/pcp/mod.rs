@@ -25,6 +25,8 @@ pub const LISTS: usize = 14;
 const HUGE_ORDER: Order = Order(9);
 /// Under nearpage's own rules a pageset has one more list: of single pages that came back and were not handed out lately.
 pub(crate) const COLD: usize = LISTS;
+/// All lists; those of Linux's rules leave the last one empty.
+pub(crate) const ALL_LISTS: usize = LISTS + 1;
 
 /// The list for blocks of `order` and `migratetype`, or `None` if pagesets don't cache them.
 /// Pages of a HIGHATOMIC pageblock use the movable list, pages of an ISOLATE one no list.

@@ -21,7 +21,7 @@ use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::swing::{COLD_MAX, Swing};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{COLD, LISTS, list_index, list_order, list_type};
+use super::{ALL_LISTS, COLD, LISTS, list_index, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, PageblockOwners, Platform};
 use crate::places::quota::Quota;
@@ -53,7 +53,6 @@ pub struct PagesetCounts {
 
 /// Under nearpage's own rules each pageset has what these say.
 const QUOTA_OF_EACH: &str = "each pageset has a quota";
-const COLD_OF_EACH: &str = "each pageset has a list of cold pages";
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -101,7 +100,7 @@ pub struct Pageset<'m, P: Platform> {
     /// What words of blocks from each list say while somebody has them.
     held_words: [AtomicU32; LISTS],
     owner: &'m Owner<P>,
-    lists: [List<'m, P>; LISTS],
+    lists: [List<'m, P>; ALL_LISTS],
     tuning: TuningCell,
     /// Pages on all lists, if the storage is exact: then each operation asks.
     pages: OwnedCounter,
@@ -110,8 +109,6 @@ pub struct Pageset<'m, P: Platform> {
     pieces: Option<&'m Pieces>,
     /// What the CPU may take past its lists, under nearpage's own rules.
     quota: Option<&'m Quota>,
-    /// The list that a pageset has only then.
-    cold: Option<&'m List<'m, P>>,
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -133,9 +130,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub(crate) fn new(
         zone: &'m Zone<'m, P>,
         owner: &'m Owner<P>,
-        lists: [List<'m, P>; LISTS],
+        lists: [List<'m, P>; ALL_LISTS],
         pieces: Option<&'m Pieces>,
-        (quota, cold): (Option<&'m Quota>, Option<&'m List<'m, P>>),
+        quota: Option<&'m Quota>,
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -145,7 +142,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             AtomicU32::new(word.bits())
         });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, quota, cold }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, quota }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -231,7 +228,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// List `index`.
     #[inline(always)]
     pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
-        self.lists.get(index).unwrap_or_else(|| self.cold.expect(COLD_OF_EACH))
+        &self.lists[index]
     }
 
     /// Blocks on all lists.
@@ -241,12 +238,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// All lists, by their numbers.
     pub(crate) fn lists(&self) -> impl Iterator<Item = &List<'m, P>> + Clone {
-        self.lists.iter().chain(self.cold)
+        self.lists[..self.list_count()].iter()
     }
 
     /// How many there are.
     pub(crate) fn list_count(&self) -> usize {
-        LISTS + usize::from(self.cold.is_some())
+        if self.quota.is_some() { ALL_LISTS } else { LISTS }
     }
 
     /// Events, to be counted.
@@ -598,7 +595,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             return self.set_limits(quota.swing());
         }
         let mut left = tuning.high.0;
-        for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
+        for (index, list) in self.lists().enumerate().filter(|(index, _)| *index != busy) {
             let order = list_order(index).0;
             let room = (tuning.batch.0 >> order).max(1);
             let blocks = list.counts().count as u64 + room;

@@ -32,7 +32,7 @@ const SIZE_MAX: u64 = 16_384;
 const HUGE_BLOCKS: u32 = 4;
 
 /// Pages that a list gets at once, and half of what it holds at most.
-const LIST_PAGES: u32 = 64;
+const LIST_PAGES: u32 = 128;
 /// Cold pages that are kept at most before they go back: enough to hide how long each takes.
 pub(crate) const COLD_MAX: u32 = 128;
 /// Blocks of an order that a list gets at once.

@@ -30,7 +30,7 @@ pub(crate) struct Quota {
     pub(crate) fell_back: AtomicBool,
     /// Pages that were given back past the lists.
     pub(crate) pages_put: OwnedCounter,
-    /// Pages that refills pushed to lists, which count pushes as frees.
+    /// Pages that refills pushed to lists, which count pushes as frees; they do not count runs that are appended.
     pub(crate) pages_listed: OwnedCounter,
     pub(crate) places: [Place; TYPES],
 }

@@ -109,6 +109,7 @@ impl<'m> ZoneMaps<'m> {
     }
 
     /// The line of a pageblock's map.
+    #[inline]
     pub(crate) fn map_line(frames: &ZoneFrames<'_>, number: u32) -> *const () {
         frames.map(number).0.as_ptr().cast()
     }
@@ -272,20 +273,21 @@ impl ZoneMaps<'_> {
 
 /// Taking pages, for which somebody has a quota.
 impl ZoneMaps<'_> {
-    /// Takes pages one by one, until `out` is full or there is none; returns how many.
+    /// Takes single pages, up to `most`, and tells `each` those of a word and the frame of its first bit; returns how many.
     pub(crate) fn take_pages(
         &self,
         frames: &ZoneFrames<'_>,
         (of, reach): (Migratetype, Reach),
         by: &Quota,
-        out: &mut [u32],
-    ) -> usize {
+        most: u32,
+        each: &mut dyn FnMut(u32, u64),
+    ) -> u32 {
         let (mut got, mut by_type) = (0, TypeSearch::new(of));
-        while got < out.len() {
+        while got < most {
             let place = &by.places[of.index()];
             if let Some(at) = place.at().filter(|&at| frames.pageblock(at * PAGES) == by_type.of) {
-                got += take_from_map(frames, at, &mut out[got..]);
-                if got == out.len() {
+                got += take_from_map(frames, at, most - got, each);
+                if got == most {
                     break;
                 }
             }
@@ -314,8 +316,11 @@ impl ZoneMaps<'_> {
             return self.take_pageblock(frames, order, of, by);
         }
         if order == Order(0) {
-            let mut page = [0];
-            return (self.take_pages(frames, (of, reach), by, &mut page) == 1).then_some(page[0]);
+            let mut page = None;
+            self.take_pages(frames, (of, reach), by, 1, &mut |first, pages| {
+                page = Some(first + pages.trailing_zeros());
+            });
+            return page;
         }
         let place = &by.places[of.index()];
         if let Some(at) = place.at().filter(|&at| frames.pageblock(at * PAGES) == of)
@@ -713,32 +718,35 @@ const fn donors(of: Migratetype) -> &'static [Migratetype] {
     }
 }
 
-/// Takes pages from a map until `out` is full; returns how many.
-#[inline]
-fn take_from_map(frames: &ZoneFrames<'_>, at: u32, out: &mut [u32]) -> usize {
+/// Takes up to `most` pages from a map, and tells `each` of each word; returns how many.
+fn take_from_map(
+    frames: &ZoneFrames<'_>,
+    at: u32,
+    most: u32,
+    each: &mut dyn FnMut(u32, u64),
+) -> u32 {
     let (map, mut got) = (frames.map(at * PAGES), 0);
     for word in 0..WORDS {
-        let wanted = lowest(look(frames, map, at, word), (out.len() - got) as u32);
+        let wanted = lowest(look(frames, map, at, word), most - got);
         if wanted == 0 {
             continue;
         }
-        let (first, mut taken) = (at * PAGES + word as u32 * WORD, map.take(word, wanted));
-        if taken == u64::MAX {
-            let numbers = first..first + WORD;
-            { &mut out[got..] }.iter_mut().zip(numbers).for_each(|(slot, number)| *slot = number);
-            got += WORD as usize;
-            taken = 0;
+        let taken = map.take(word, wanted);
+        if taken != 0 {
+            each(at * PAGES + word as u32 * WORD, taken);
         }
-        while taken != 0 {
-            out[got] = first + taken.trailing_zeros();
-            taken &= taken - 1;
-            got += 1;
-        }
-        if got == out.len() {
+        got += taken.count_ones();
+        if got == most {
             break;
         }
     }
     got
+}
+
+/// The frames of the pages of a word whose first bit is frame `first`.
+pub(crate) fn frames_of(first: u32, pages: u64) -> impl Iterator<Item = u32> {
+    let rest = |&pages: &u64| Some(pages & (pages - 1)).filter(|&rest| rest != 0);
+    core::iter::successors(Some(pages), rest).map(move |pages| first + pages.trailing_zeros())
 }
 
 /// Whether a block of an order below that of a pageblock is free in a map.

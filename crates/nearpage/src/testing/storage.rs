@@ -11,12 +11,11 @@ use super::random::Random;
 use super::sections::Sections;
 use crate::frame::ZoneFrames;
 use crate::pcp::storage::ListCounts;
-use crate::pcp::{COLD, CountedList, Pop, Push, Storage, list_order};
+use crate::pcp::{ALL_LISTS, COLD, CountedList, Pop, Push, Storage, list_order};
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order, Pfn, SECTION_FRAMES, ZoneIndex};
 
 /// The lists of a pageset, with the one that only nearpage's own rules have.
-const ALL_LISTS: usize = COLD + 1;
 /// Frames of the zone that the lists are of.
 const FRAMES: usize = 2 * SECTION_FRAMES;
 /// Blocks that all lists together may hold, so that finding one that no list holds stays quick.
