@@ -108,7 +108,6 @@ fn stress_on<K: Kernel, S: ObjectStorage + Sync + 'static>(pages: &'static Pages
             });
         }
     });
-    // By try-lock, they come only when a zone's lock goes, and few trips are made there.
     let interrupts = INTERRUPTS.load(Ordering::Relaxed) - before;
     assert!(interrupts > 100, "{interrupts} interrupts came");
     for (block, order) in mail.into_inner().expect("nobody panicked") {

@@ -6,6 +6,7 @@
 use super::allocator::{Cpu, PageAllocator};
 use super::drain::DrainBusy;
 use super::refill::FromPageset;
+use super::request::Request;
 use super::wanted::Trip;
 use crate::buddy::Fragmentation;
 use crate::frame::{Migratetype, Word, ZoneFrames};
@@ -229,6 +230,25 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         match block {
             Some(_) => self.note_given(zone, &purse, 1, trip.order),
             None => purse.give_up(self, zone, pages),
+        }
+        block
+    }
+
+    /// A block for which this CPU has a quota already; who asks may have interrupted anything.
+    pub(super) fn take_by_own_quota(
+        &self,
+        pageset: &Pageset<'m, P>,
+        request: Request,
+    ) -> Option<u32> {
+        let (maps, quota, of) =
+            (pageset.zone().maps()?, pageset.quota()?, request.gfp.migratetype()?);
+        let pages = request.order.pages().0;
+        if quota.take(pages, pages) == 0 {
+            return None;
+        }
+        let block = maps.take_block(pageset.frames(), request.order, (of, Reach::Own), quota);
+        if block.is_none() {
+            quota.give(pages);
         }
         block
     }
