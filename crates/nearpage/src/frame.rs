@@ -1,10 +1,11 @@
-//! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
+//! Page frames: 4 bytes of metadata per page, and 8 more where frames are linked, in sections of 128 MiB.
 //!
 //! ```text
 //! a section   64 bytes          one per pageblock: its migratetype, and whether zones share it
-//!             64 * 76 bytes     one per pageblock: which of its pages are free under nearpage's own rules; its owner under
-//!                               those of the RFC of 2026
+//!             64 * 64 bytes     one per pageblock: which of its pages are free under nearpage's own rules
 //!             32768 * 4 bytes   words: state | order | migratetype | lock bits | zone     see `Word`
+//! and where zones or pagesets link frames
+//!             64 * 12 bytes     one per pageblock: its owner under the rules of the RFC of 2026
 //!             32768 * 8 bytes   links: frame numbers, within the zone, of the neighbours on a list
 //! ```
 //!
@@ -392,12 +393,15 @@ impl<'m> WordCell<'m> {
     }
 }
 
+/// Whoever links frames has asked for their links.
+const LINKS_OF_EACH: &str = "each frame has links";
+
 /// The metadata of one page frame, wherever its parts lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'m> {
     word: WordCell<'m>,
-    /// Next and previous, by [`ListEnd`].
-    links: &'m [AtomicU32; 2],
+    /// Next and previous, by [`ListEnd`], where frames are linked.
+    links: Option<&'m [AtomicU32; 2]>,
 }
 
 impl<'m> Frame<'m> {
@@ -447,13 +451,13 @@ impl<'m> Frame<'m> {
     /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
     pub fn link(self, end: ListEnd) -> u32 {
-        self.links[end as usize].load(Ordering::Relaxed)
+        self.links.expect(LINKS_OF_EACH)[end as usize].load(Ordering::Relaxed)
     }
 
     /// Sets what [`link`](Self::link) returns.
     #[inline]
     pub fn set_link(self, end: ListEnd, number: u32) {
-        self.links[end as usize].store(number, Ordering::Relaxed);
+        self.links.expect(LINKS_OF_EACH)[end as usize].store(number, Ordering::Relaxed);
     }
 }
 

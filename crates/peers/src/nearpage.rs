@@ -28,9 +28,7 @@ pub fn all() -> Vec<Entry> {
 
 /// Those that fill [`LARGE_PAGES`] at most.
 pub fn large() -> Vec<Entry> {
-    vec![
-        Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) },
-    ]
+    vec![Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) }]
 }
 
 /// A memory as the environment asks for it.

@@ -6,7 +6,7 @@ pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 30] = [
+pub(super) const OF_TESTS: [&str; 31] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_CHURN_HOURS",
     "NEARPAGE_CONNECTIONS",

@@ -137,6 +137,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By zone index; several zones may share one.
     pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
     pub(super) page_shift: u32,
+    /// Whether a slab allocator may be made on it.
+    pub(crate) objects: bool,
 }
 
 impl<P: Platform> core::fmt::Debug for PageAllocator<'_, P> {

@@ -96,7 +96,7 @@ impl<'m> Carver<'_, 'm> {
         config: &Config,
     ) -> Result<Parts<'m, P>, OutOfMetadata> {
         let plan = self.plan;
-        let map = self.carve_sections(hub)?;
+        let map = self.carve_sections::<P>(hub)?;
         let online = carve_online_map(hub, plan.first_section, plan.sections)?;
         // The last one is that of all nodes.
         let ledgers: &'m [Ledger] =
@@ -136,14 +136,18 @@ impl<'m> Carver<'_, 'm> {
     }
 
     /// The metadata of all frames, each run of sections in its node's buffer, and the table of sections.
-    fn carve_sections(&mut self, hub: &mut Arena<'m>) -> Result<SectionMap<'m>, OutOfMetadata> {
+    fn carve_sections<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+    ) -> Result<SectionMap<'m>, OutOfMetadata> {
         let plan = self.plan;
         let mut keys = plan.all_runs();
         let runs = hub.slice(plan.all_runs().count(), |_, hub| {
             let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
             let arena = self.arena(node, hub);
             let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
-            let (maps, lists) = (arena.untouched(count)?, arena.untouched(count)?);
+            let maps = arena.untouched(count)?;
+            let lists = arena.untouched(if plan.links::<P>() { count } else { 0 })?;
             Ok(SectionRun { first, words, pageblocks, maps, lists })
         })?;
         let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;

@@ -76,10 +76,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let numbers = frames.number(part.start)..frames.number(part.end);
             match zone.maps() {
                 Some(_) => zone.take_out(numbers),
-                None => guard.buddy().take_out(frames, numbers),
+                None => {
+                    guard.buddy().take_out(frames, numbers);
+                    let each = by_pageblock(part.clone());
+                    each.for_each(|of| self.disown(&mut guard, frames.number(of.start)));
+                }
             }
             guard.sub_managed(part.pages());
-            by_pageblock(part).for_each(|of| self.disown(&mut guard, frames.number(of.start)));
         });
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);

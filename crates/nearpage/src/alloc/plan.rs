@@ -2,6 +2,7 @@
 
 use super::allocator::{Cpu, NodeLists, NodeState, REQUEST_KINDS};
 use super::build_error::{BuildError, CPU_ID_MAX, SECTIONS_MAX};
+use super::config::Config;
 use super::fallbacks::FallbackRow;
 use super::online_map::OnlineMap;
 use super::state::State;
@@ -23,7 +24,7 @@ use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
 use crate::units::{
-    NodeIndex, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
+    NodeIndex, Order, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
 };
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
@@ -38,7 +39,6 @@ const RING_BYTES_FAR: u64 = 2;
 const RING_BYTES_PER_PAGE: u64 = 23;
 /// Most pages that a ring of a CPU of another node is made for.
 const FAR_HIGH_MAX: u64 = 512;
-/// Fewest slots of a stage.
 
 /// What lies where.
 #[derive(Clone, Copy)]
@@ -53,6 +53,8 @@ pub(crate) struct Plan<'m> {
     /// Zonelists that each node has by the instances that they begin with.
     pub(super) rotations: usize,
     pub(crate) owners: PageblockOwners,
+    /// Whether a slab allocator may mark frames.
+    objects: bool,
     pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
     pub(crate) cpus: u64,
@@ -92,14 +94,15 @@ impl<'m> Plan<'m> {
             zones,
             rotations: topology.most_instances(),
             owners: PageblockOwners::Nobody,
+            objects: true,
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
             cpus: cpus().count() as u64,
         })
     }
 
-    /// The same, under rules of who owns pageblocks.
-    pub(super) fn with_owners(self, owners: PageblockOwners) -> Self {
-        Self { owners, ..self }
+    /// The same for what an allocator is made with.
+    pub(super) fn with(self, config: &Config) -> Self {
+        Self { owners: config.model.owners, objects: config.objects, ..self }
     }
 
     /// Pagesets of a CPU that have pieces in place of lists.
@@ -111,6 +114,11 @@ impl<'m> Plan<'m> {
     /// Pagesets of a CPU that have quotas.
     pub(super) fn quotas(&self) -> usize {
         if self.owners == PageblockOwners::CpusWithMaps { self.zones } else { 0 }
+    }
+
+    /// Whether frames have links: for zones with free lists, for pagesets without rings, and for what slabs say of theirs.
+    pub(super) fn links<P: Platform>(&self) -> bool {
+        self.quotas() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.objects
     }
 
     /// Pageblocks from the first section of a zone with this span on.
@@ -222,7 +230,7 @@ impl<'m> Plan<'m> {
             need.add::<[AtomicU32; SECTION_FRAMES]>(count);
             need.add::<[AtomicU8; PAGEBLOCKS]>(count);
             need.add::<[MapWords; PAGEBLOCKS]>(count);
-            need.add::<SectionLists>(count);
+            need.add::<SectionLists>(if self.links::<P>() { count } else { 0 });
         }
         zones(&self.topology).filter(|zone| zone.0 == node).for_each(|(_, _, span)| {
             need.add::<Zone<'_, P>>(1);

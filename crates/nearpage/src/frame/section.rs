@@ -8,7 +8,8 @@
 use super::owners::OwnedBlock;
 use super::per_pageblock::{MapWords, OwnerEntry};
 use super::{
-    Frame, FrameState, HELD_MASK, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK, ZONE_SHIFT,
+    Frame, FrameState, HELD_MASK, LINKS_OF_EACH, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK,
+    ZONE_SHIFT,
 };
 use crate::places::map::Map;
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
@@ -24,7 +25,8 @@ const SHARED: u8 = 0x80;
 /// Where the byte of an isolated pageblock keeps the type that it had.
 const BEFORE_SHIFT: u32 = 4;
 
-/// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it.
+/// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it. There is none
+/// where neither zones nor pagesets link frames.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SectionLists {
@@ -39,7 +41,7 @@ const _: () = assert!(
             + (size_of::<MapWords>() + 1) * PAGEBLOCKS
             + 4 * SECTION_FRAMES
             == 77 * PAGEBLOCKS + 12 * SECTION_FRAMES,
-    "12 bytes a frame, and 77 a pageblock"
+    "4 bytes a frame and 65 a pageblock, and 8 and 12 of links"
 );
 
 /// The metadata of adjoining sections, each part in one array.
@@ -53,7 +55,7 @@ pub struct SectionRun<'m> {
     pub pageblocks: &'m [[AtomicU8; PAGEBLOCKS]],
     /// Their maps of free pages.
     pub maps: &'m [[MapWords; PAGEBLOCKS]],
-    /// The rest.
+    /// The links; none, or those of each section.
     pub lists: &'m [SectionLists],
 }
 
@@ -64,9 +66,9 @@ impl<'m> SectionRun<'m> {
     /// If the table does not reach as far as the run.
     pub fn enter(&self, first: u64, table: &mut [Option<Section<'m>>]) {
         let entries = &mut table[(self.first - first) as usize..][..self.words.len()];
-        let parts = self.words.iter().zip(self.pageblocks).zip(self.maps).zip(self.lists);
-        for (entry, (((words, pageblocks), maps), lists)) in entries.iter_mut().zip(parts) {
-            *entry = Some(Section { words, pageblocks, maps, lists });
+        let parts = self.words.iter().zip(self.pageblocks).zip(self.maps).enumerate();
+        for (entry, (at, ((words, pageblocks), maps))) in entries.iter_mut().zip(parts) {
+            *entry = Some(Section { words, pageblocks, maps, lists: self.lists.get(at) });
         }
     }
 
@@ -75,14 +77,15 @@ impl<'m> SectionRun<'m> {
         let skipped = usize::try_from(first.checked_sub(self.first)?).ok()?;
         let words = self.words.get(skipped..).filter(|words| !words.is_empty())?;
         let (pageblocks, maps) = (self.pageblocks.get(skipped..)?, self.maps.get(skipped..)?);
-        Some(Self { first, words, pageblocks, maps, lists: self.lists.get(skipped..)? })
+        let lists = self.lists.get(skipped..).unwrap_or_default();
+        Some(Self { first, words, pageblocks, maps, lists })
     }
 }
 
 /// The metadata of one section, wherever its parts lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'m> {
-    lists: &'m SectionLists,
+    lists: Option<&'m SectionLists>,
     pageblocks: &'m [AtomicU8; PAGEBLOCKS],
     maps: &'m [MapWords; PAGEBLOCKS],
     words: &'m [AtomicU32; SECTION_FRAMES],
@@ -93,7 +96,8 @@ impl<'m> Section<'m> {
     #[inline(always)]
     fn frame(self, offset: usize) -> Frame<'m> {
         let offset = offset % SECTION_FRAMES;
-        Frame { word: WordCell(&self.words[offset]), links: &self.lists.links[offset] }
+        let links = self.lists.map(|lists| &lists.links[offset]);
+        Frame { word: WordCell(&self.words[offset]), links }
     }
 
     /// The byte of the pageblock of the frame at `offset`, modulo the size of a section.
@@ -440,7 +444,8 @@ impl<'m> ZoneFrames<'m> {
     /// What is kept of the pageblock of frame `number` beside its map.
     #[inline]
     pub(super) fn pageblock_entry(&self, number: u32) -> &'m OwnerEntry {
-        &self.managed_section(number).lists.listed[pageblock_at(number)]
+        let lists = self.managed_section(number).lists.expect(LINKS_OF_EACH);
+        &lists.listed[pageblock_at(number)]
     }
 
     #[cold]

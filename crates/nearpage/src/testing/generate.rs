@@ -215,7 +215,7 @@ fn config(random: &mut Random, model: Model, topology: &TopologyBuf) -> Config {
         settings.percpu_pagelist_high_fraction = 8;
         settings.pageset_budget_kbytes = None;
     }
-    Config { model, settings, page_shift }
+    Config { page_shift, ..Config::new().with_model(model).with_settings(settings) }
 }
 
 /// A model, sometimes with a rule of another. Instances are of sizes that divide small machines.
