@@ -530,7 +530,7 @@ impl<'m> Run<'m> {
             kept_pages_end: Some(kept.at_end),
             longest_hold_ns: Some(self.longest_hold_ns()),
             cpus: Some(self.tally.cpus()),
-            lock_acquisitions: Some(stats.lock_acquisitions),
+            lock_acquisitions: Some(stats.lock_acquisitions + stats.shared_writes.unwrap_or(0)),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
             refills: flow.refills,
             refill_pages: flow.refill_pages,

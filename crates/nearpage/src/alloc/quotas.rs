@@ -590,8 +590,9 @@ impl<'m, P: Platform> Purse<'_, 'm, P> {
     ) -> u64 {
         match self {
             Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, trip, unit, most),
-            Self::Zone(_) => {
+            Self::Zone(hints) => {
                 let limits = (trip.flags, trip.kind);
+                hints.shared_writes.add(1);
                 let pages = zone.claim_pages(&allocator.platform, limits, unit, most);
                 zone.give_pages(&allocator.platform, pages % unit);
                 pages - pages % unit
@@ -603,7 +604,10 @@ impl<'m, P: Platform> Purse<'_, 'm, P> {
     fn give(&self, allocator: &PageAllocator<'m, P>, zone: &Zone<'m, P>, pages: u64) {
         match self {
             Self::Quota(_, quota) => quota.give(pages),
-            Self::Zone(_) => zone.give_pages(&allocator.platform, pages),
+            Self::Zone(hints) => {
+                hints.shared_writes.add(1);
+                zone.give_pages(&allocator.platform, pages);
+            }
         }
     }
 

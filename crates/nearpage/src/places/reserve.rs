@@ -143,7 +143,8 @@ impl<P: Platform> Zone<'_, P> {
         order: Order,
         of: Migratetype,
     ) -> Option<u32> {
-        let (pages, limits) = (order.pages().0, (AllocFlags::OVER_LIMIT, self.kind()));
+        let flags = AllocFlags::OVER_LIMIT.union(AllocFlags::NO_WATERMARKS);
+        let (pages, limits) = (order.pages().0, (flags, self.kind()));
         if of == RESERVE {
             return self.take_reserved(maps, AllocFlags::OVER_LIMIT, order);
         }

@@ -86,7 +86,6 @@ impl<P: Platform> Zone<'_, P> {
         };
         let counts_kept = flags.intersects(AllocFlags::RESERVES);
         let claimed = self.published.free.claim((least, allowed), floor, last, counts_kept);
-        self.published.acquisitions.add_atomically(1);
         self.sub_in_ledgers(allowed - claimed);
         self.publish_headroom();
         claimed
@@ -126,7 +125,6 @@ impl<P: Platform> Zone<'_, P> {
         }
         platform.touch(self.published_line(), Access::Atomic);
         self.published.free.give(pages);
-        self.published.acquisitions.add_atomically(1);
         self.sub_in_ledgers(pages);
         self.publish_headroom();
         self.clear_below_high();
