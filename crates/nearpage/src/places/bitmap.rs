@@ -83,6 +83,22 @@ impl<'m, W: Cell64> Bitmap<'m, W> {
         Some(word as u32 * BITS + bits.trailing_zeros())
     }
 
+    /// The first bit from `from` on that is set and, in `other`, is not.
+    pub fn next_without(&self, from: u32, other: &Self) -> Option<u32> {
+        let (mut word, bit) = place(from);
+        let but = |word: usize, bits: u64| bits & !other.words[word].load(ORDER);
+        let mut bits = but(word, self.words.get(word)?.load(ORDER) & !(bit - 1));
+        while bits == 0 {
+            word = self.next_word(word + 1)?;
+            bits = self.words[word].load(ORDER);
+            if bits == 0 {
+                self.forget(word);
+            }
+            bits = but(word, bits);
+        }
+        Some(word as u32 * BITS + bits.trailing_zeros())
+    }
+
     /// The first word from `from` on that may have bits.
     fn next_word(&self, from: usize) -> Option<usize> {
         let (mut at, bit) = place(from as u32);
@@ -138,6 +154,9 @@ mod tests {
         let zeroes = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let (words, hints) = (zeroes(words), zeroes(hints));
         let (bitmap, mut set) = (Bitmap::new(&words, &hints), BTreeSet::new());
+        let (other_words, other_hints) = (zeroes(words.len()), zeroes(hints.len()));
+        let other = Bitmap::new(&other_words, &other_hints);
+        (0..BITS).filter(|at| at % 3 == 0).for_each(|at| _ = other.set(at));
         let mut random = Random(0x6d61_7073);
         for _ in 0..100_000 {
             // Few places, so that words fill and empty.
@@ -156,6 +175,8 @@ mod tests {
                 _ => {
                     assert_eq!(bitmap.next(at), set.range(at..).next().copied());
                     assert_eq!(bitmap.get(at), set.contains(&at));
+                    let mut outside = set.range(at..).filter(|&at| at % 3 != 0);
+                    assert_eq!(bitmap.next_without(at, &other), outside.next().copied());
                 }
             }
         }

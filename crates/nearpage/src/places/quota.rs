@@ -130,6 +130,11 @@ impl Quota {
         self.whole.store(at, Ordering::Relaxed);
     }
 
+    /// Whether the CPU takes pages from a pageblock.
+    pub(crate) fn has_place(&self, at: u32) -> bool {
+        self.places.iter().any(|place| place.at() == Some(at))
+    }
+
     /// The line of the quota.
     pub(crate) fn line(&self) -> *const () {
         (&raw const self.pages).cast()

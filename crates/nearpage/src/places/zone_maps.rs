@@ -23,6 +23,8 @@ const WORTH_A_PLACE: u32 = 16;
 /// Pageblocks that a step of a sweep looks at, and steps of one search.
 const STEP: u32 = 16;
 const STEPS: u32 = 8;
+/// Pageblocks without a free page that a search goes past before their hints are taken away.
+const IN_VAIN: u32 = 256;
 
 /// The pageblocks of a zone, by number: that of their frames, divided by the pages of one.
 #[derive(Debug)]
@@ -44,6 +46,15 @@ pub(crate) struct ZoneMaps<'m> {
 pub(crate) type Bits<'m> = (&'m [AtomicU64], &'m [AtomicU64]);
 /// How many kinds there are.
 pub(crate) const KINDS: usize = 2 + TYPES;
+
+/// Which hints a look takes away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Forgets {
+    /// Those of pageblocks that have another type.
+    Types,
+    /// Those of pageblocks without a free page too.
+    Empty,
+}
 
 /// What a search may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +215,8 @@ impl ZoneMaps<'_> {
         match frames.map(first).put(word, pages) {
             Put::More => {}
             Put::First => self.note_some(frames, at, by),
+            // Who takes from it goes on there: it becomes whole when he leaves, or when nobody has another whole one.
+            Put::Full if by.has_place(at) => self.note_some(frames, at, by),
             Put::Full => _ = self.make_whole(frames, at, by),
         }
     }
@@ -260,9 +273,9 @@ impl ZoneMaps<'_> {
         }
         let is_whole = frames.map(at * PAGES).take_all();
         if is_whole {
+            // The hint that it has some stays, for the next time: who looks for some passes over whole ones.
             self.whole.set(at);
-            self.some[of.index()].clear(at);
-            by.shared_writes.add(2);
+            by.shared_writes.add(1);
         } else {
             // Who looked while the pages were away for a moment may have taken the hint away.
             self.note_some(frames, at, by);
@@ -584,7 +597,7 @@ impl ZoneMaps<'_> {
         steps: u32,
     ) -> Option<u32> {
         let (place, mut wraps) = (&by.places[of.index()], 0);
-        for step in 0..steps {
+        for _ in 0..steps {
             for _ in 0..STEP {
                 let Some(at) = self.next_of(of, place.hand()) else {
                     place.set_hand(0);
@@ -595,7 +608,7 @@ impl ZoneMaps<'_> {
                     continue;
                 };
                 place.set_hand(at + 1);
-                let free = self.look_at(frames, at, of, by, step > 0);
+                let free = self.look_at(frames, at, of, by, Forgets::Types);
                 if free >= WORTH_A_PLACE {
                     place.note(at, free);
                 }
@@ -612,12 +625,36 @@ impl ZoneMaps<'_> {
 
     /// Any pageblock of a type with a free page.
     fn any_of(&self, frames: &ZoneFrames<'_>, of: Migratetype, by: &Quota) -> Option<u32> {
-        let mut from = 0;
-        while let Some(at) = self.next_of(of, from) {
-            if self.look_at(frames, at, of, by, true) > 0 {
-                return Some(at);
+        self.each_from_hand(of, by, u32::MAX, |at, forgets| {
+            (self.look_at(frames, at, of, by, forgets) > 0).then_some(at)
+        })
+    }
+
+    /// The pageblocks that may have pages of a type, up to `most`, from where this CPU's sweep is: until `found` returns
+    /// something. Only a search that went past many of them in vain has them forgotten: who frees a page sets the hint again.
+    fn each_from_hand<T>(
+        &self,
+        of: Migratetype,
+        by: &Quota,
+        most: u32,
+        found: impl Fn(u32, Forgets) -> Option<T>,
+    ) -> Option<T> {
+        let place = &by.places[of.index()];
+        let (start, mut looks) = (place.hand(), 0);
+        for (mut from, end) in [(start, self.pageblocks), (0, start)] {
+            while let Some(at) = self.next_of(of, from).filter(|&at| at < end) {
+                if looks == most {
+                    return None;
+                }
+                looks += 1;
+                let forgets = if looks > IN_VAIN { Forgets::Empty } else { Forgets::Types };
+                let some = found(at, forgets);
+                if some.is_some() {
+                    place.set_hand(at);
+                    return some;
+                }
+                from = at + 1;
             }
-            from = at + 1;
         }
         None
     }
@@ -631,22 +668,21 @@ impl ZoneMaps<'_> {
 
     /// The next pageblock that may have pages of a type.
     fn next_of(&self, of: Migratetype, from: u32) -> Option<u32> {
-        self.some[of.index()].next(from).filter(|&at| at < self.pageblocks)
+        self.some[of.index()].next_without(from, &self.whole).filter(|&at| at < self.pageblocks)
     }
 
-    /// How many pages of a type are free in a pageblock. Hints that were wrong are mended, if `forgets` those of pageblocks
-    /// without a free page too.
+    /// How many pages of a type are free in a pageblock. Hints that were wrong are mended, those that are to be forgotten.
     fn look_at(
         &self,
         frames: &ZoneFrames<'_>,
         at: u32,
         of: Migratetype,
         by: &Quota,
-        forgets: bool,
+        forgets: Forgets,
     ) -> u32 {
         let (map, now) = (frames.map(at * PAGES), frames.pageblock(at * PAGES));
         let free = count_in(frames, at);
-        if now == of && (free > 0 || !forgets) {
+        if now == of && (free > 0 || forgets == Forgets::Types) {
             return free;
         }
         self.some[of.index()].clear(at);
@@ -667,17 +703,10 @@ impl ZoneMaps<'_> {
         by: &Quota,
         most: u32,
     ) -> Option<u32> {
-        let mut from = 0;
-        for _ in 0..most {
-            let at = self.next_of(of, from)?;
-            from = at + 1;
-            if self.look_at(frames, at, of, by, true) >= order.pages().0 as u32
-                && let Some(block) = self.take_block_from(frames, at, order, by)
-            {
-                return Some(block);
-            }
-        }
-        None
+        self.each_from_hand(of, by, most, |at, forgets| {
+            let is_enough = self.look_at(frames, at, of, by, forgets) >= order.pages().0 as u32;
+            if is_enough { self.take_block_from(frames, at, order, by) } else { None }
+        })
     }
 }
 
