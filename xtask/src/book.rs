@@ -95,6 +95,12 @@ pub fn run(arguments: &BookArgs) -> Result<(), BookError> {
     }
     readme(&root, &results, arguments.refresh, &mut found)?;
     found.extend(pictures(&root, &results)?);
+    let words = words(&root)?;
+    if words > WORDS_MAX {
+        found.push(format!(
+            "Markdown: {words} words, at most {WORDS_MAX}: say it once, or include it from the code"
+        ));
+    }
     found.extend(
         results.without_origin().map(|name| format!("bench/{name}: no commit in its first lines")),
     );
@@ -105,7 +111,7 @@ pub fn run(arguments: &BookArgs) -> Result<(), BookError> {
         println!("{finding}");
     }
     println!(
-        "{} figures without a source, blocks that nothing runs, stale pictures and chapters",
+        "{} figures without a source, blocks that nothing runs, stale pictures and chapters; {words} words of Markdown",
         found.len()
     );
     let pending_file = root.join(PENDING);
@@ -118,6 +124,26 @@ pub fn run(arguments: &BookArgs) -> Result<(), BookError> {
     }
     worse.iter().for_each(|line| eprintln!("{line}"));
     if worse.is_empty() { Ok(()) } else { Err(BookError::Found(worse.len())) }
+}
+
+/// The most words that all Markdown of the repository has: nobody reads more.
+const WORDS_MAX: usize = 60_000;
+
+/// The words of all Markdown, as `wc -w` counts them.
+fn words(root: &Path) -> Result<usize, BookError> {
+    let mut pages = Vec::new();
+    let failed = |error| BookError::Io(root.display().to_string(), error);
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_ours = !name.starts_with('.') && name != "target";
+        if is_ours && path.is_dir() {
+            collect(&path, &mut pages)?;
+        } else if is_ours && name.ends_with(".md") {
+            pages.push(path);
+        }
+    }
+    pages.iter().try_fold(0, |sum, page| Ok(sum + read(page)?.split_whitespace().count()))
 }
 
 /// Pages that are not yet held to their sources, with how many findings each has: no page may have more. `--refresh` lowers the
@@ -173,7 +199,7 @@ fn collect(folder: &Path, pages: &mut Vec<PathBuf>) -> Result<(), BookError> {
     let failed = |error| BookError::Io(folder.display().to_string(), error);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with(".venv") {
             collect(&path, pages)?;
         } else if path.extension().is_some_and(|ending| ending == "md") {
             pages.push(path);
@@ -404,6 +430,7 @@ fn chosen(source: Directive<'_>, figure: &str, root: &Path) -> Option<String> {
             let text = source
                 .value
                 .split_whitespace()
+                .filter(|path| !path.ends_with(".md"))
                 .filter_map(|path| fs::read_to_string(root.join(path)).ok());
             let digits: String = figure.chars().filter(|c| *c != ' ').collect();
             let has = |text: String| {
@@ -429,6 +456,10 @@ fn unrun(
     let file = page.rsplit('/').next().unwrap_or(page);
     let folder = page.rsplit('/').nth(1).unwrap_or_default();
     let named = format!("{folder}/{file}");
+    // A file of its own, which a command of the page, a build or a test runs.
+    if !lines.is_empty() && lines.iter().all(|line| line.starts_with("{{#include ")) {
+        return lines.iter().find_map(|line| not_included(page, line, root));
+    }
     match kind {
         // crates/nearpage-cli/tests/book.rs runs these; of `sh` it looks that commands and options exist.
         "console" | "console,ignore" | "sh" => None,
@@ -465,6 +496,18 @@ fn unrun(
             }
         }
         _ => Some(format!("nothing runs blocks of kind `{kind}`")),
+    }
+}
+
+/// Why a line that includes a file, or what stands at an anchor of it, shows nothing.
+fn not_included(page: &str, line: &str, root: &Path) -> Option<String> {
+    let named = line.strip_prefix("{{#include ")?.trim_end().trim_end_matches("}}");
+    let (file, anchor) = named.split_once(':').unwrap_or((named, ""));
+    let folder = Path::new(page).parent().unwrap_or(Path::new(""));
+    match fs::read_to_string(root.join(folder).join(file)) {
+        Err(error) => Some(format!("{file}: {error}")),
+        Ok(text) if anchor.is_empty() || text.contains(&format!("ANCHOR: {anchor}\n")) => None,
+        Ok(_) => Some(format!("{file} has no anchor {anchor}")),
     }
 }
 

@@ -85,7 +85,7 @@ const STEPS: [Step; 18] = [
     once(&[("NEARPAGE_SEEDS", "12")], "test -p nearpage-linux --lib interrupted"),
     once(&[("NEARPAGE_PREEMPTIONS", "1")], "xtask loom"),
     once(&[("NEARPAGE_CHURN_HOURS", "48")], "test -p nearpage-preload --test programs churn"),
-    once(&[("BOOK_SLOW", "1")], "test -p nearpage-cli --test book"),
+    once(&[("BOOK_SLOW", "1"), ("TRYCMD", "overwrite")], "test -p nearpage-cli --test book slow_"),
     once(&[], "run --release -- lab all"),
 ];
 

@@ -6,10 +6,11 @@
 //!
 //! Blocks ```` ```console,ignore ```` take minutes: `BOOK_SLOW=1 cargo test -p nearpage-cli --test book` runs those too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is run.
 const PAGES: [&str; 2] = ["docs/README.trycmd", "docs/src/**/*.md"];
@@ -34,19 +35,198 @@ fn slow_commands_print_what_the_book_shows_if_asked_for() {
     let copies = tempfile::tempdir().unwrap();
     let mut pages = vec![PathBuf::from("docs/README.trycmd")];
     collect(Path::new("docs/src"), "md", &mut pages);
-    let mut blocks = 0;
+    let (mut blocks, mut copied) = (0, Vec::new());
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let name = page.display().to_string().replace('/', "-");
-        let slow =
-            text.replace("```console\n", "```text\n").replace("```console,ignore", "```console");
-        blocks += text.matches("```console,ignore").count();
-        fs::write(copies.path().join(name), slow).unwrap();
+        let copy = copies.path().join(page.display().to_string().replace('/', "-") + ".md");
+        blocks += text.matches("```console,ignore\n").count();
+        fs::write(&copy, slow_alone(&text)).unwrap();
+        copied.push((page, text, copy));
     }
     assert!(blocks > 0, "no page has a slow command");
-    if env::var_os("BOOK_SLOW").is_some() {
-        trycmd::TestCases::new().case(copies.path().join("*.md"));
+    if env::var_os("BOOK_SLOW").is_none() {
+        return;
     }
+    trycmd::TestCases::new().case(copies.path().join("*.md"));
+    if env::var("TRYCMD").is_ok_and(|mode| mode == "overwrite") {
+        for (page, before, copy) in copied {
+            let after = all_again(&fs::read_to_string(copy).unwrap());
+            // What somebody wrote meanwhile is not lost.
+            if after != before && fs::read_to_string(&page).unwrap() == before {
+                fs::write(page, after).unwrap();
+            }
+        }
+    }
+}
+
+/// A page in which the slow commands are the only ones.
+fn slow_alone(page: &str) -> String {
+    page.replace("```console\n", "```quick\n").replace("```console,ignore\n", "```console\n")
+}
+
+/// The page that [`slow_alone`] was made of.
+fn all_again(page: &str) -> String {
+    page.replace("```console\n", "```console,ignore\n").replace("```quick\n", "```console\n")
+}
+
+#[test]
+fn a_page_of_slow_commands_becomes_the_whole_page_again() {
+    let page = "```console\n$ a\n```\n```console,ignore\n$ b\n```\n```text\nc\n```\n";
+    assert_eq!(slow_alone(page), "```quick\n$ a\n```\n```console\n$ b\n```\n```text\nc\n```\n");
+    assert_eq!(all_again(&slow_alone(page)), page);
+}
+
+/// `docs/src/reference/help` has the help of each command, which the pages of the reference include.
+/// `TRYCMD=overwrite cargo test -p nearpage-cli --test book` writes it anew.
+#[test]
+fn the_reference_has_the_help_of_each_command() {
+    go_to_root();
+    let folder = Path::new("docs/src/reference");
+    let mut pages = Vec::new();
+    collect(folder, "md", &mut pages);
+    let pages: String = pages.iter().map(|page| fs::read_to_string(page).unwrap()).collect();
+    let overwrite = env::var("TRYCMD").is_ok_and(|mode| mode == "overwrite");
+    let (mut stale, mut kept) = (Vec::new(), BTreeSet::new());
+    for command in with_options(&[]).into_iter().chain([Vec::new()]) {
+        let name = if command.is_empty() { "nearpage".to_owned() } else { command.join("-") };
+        let file = folder.join("help").join(name.clone() + ".txt");
+        let include = format!("{{{{#include help/{name}.txt}}}}");
+        assert!(pages.contains(&include), "no page of the reference has {include}");
+        let help = help_of(&command);
+        if overwrite {
+            fs::write(&file, &help).unwrap();
+        }
+        if fs::read_to_string(&file).is_ok_and(|text| text == help) {
+            kept.insert(file);
+        } else {
+            stale.push(file);
+        }
+    }
+    assert!(stale.is_empty(), "not what the program says, TRYCMD=overwrite writes them: {stale:?}");
+    let mut files = Vec::new();
+    collect(&folder.join("help"), "txt", &mut files);
+    files.retain(|file| !kept.contains(file));
+    assert!(files.is_empty(), "of no command: {files:?}");
+}
+
+/// The commands below one that do something themselves.
+fn with_options(above: &[String]) -> Vec<Vec<String>> {
+    let help = help_of(above);
+    let is_listed = |line: &&str| line.starts_with("  ") && line.as_bytes()[2].is_ascii_lowercase();
+    let listed = help.lines().take_while(|line| *line != "Options:" && *line != "Arguments:");
+    let mut found = Vec::new();
+    for line in listed.filter(is_listed) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if ["help", "completions", "man"].contains(&name) {
+            continue;
+        }
+        let path = [above, &[name.to_owned()]].concat();
+        let is_group = help_of(&path)
+            .lines()
+            .any(|line| line.starts_with("Usage:") && line.ends_with("<COMMAND>"));
+        found.extend(with_options(&path));
+        if !is_group {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// What `nearpage help` prints of a command.
+fn help_of(command: &[String]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_nearpage")).arg("help").args(command).output().unwrap();
+    assert!(output.status.success(), "{command:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    help.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Blocks of `sh` and words in the text are not run: they may need root, another machine, or hours. Their commands and options exist.
+#[test]
+fn commands_that_are_not_run_exist() {
+    go_to_root();
+    let mut pages = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
+    collect(Path::new("docs/src"), "md", &mut pages);
+    let known: BTreeMap<String, String> = with_options(&[])
+        .into_iter()
+        .chain(["completions", "man", "trace", "help"].map(|name| vec![name.to_owned()]))
+        .map(|command| (command.join(" "), help_of(&command)))
+        .collect();
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in pages {
+        for command in commands_in(&fs::read_to_string(&page).unwrap()) {
+            seen += 1;
+            wrong.extend(
+                unknown(&command, &known).map(|what| format!("{}: {what}", page.display())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "only {seen} commands were found");
+}
+
+/// The commands of `nearpage` in blocks of `sh` and between single backticks, each as its words.
+fn commands_in(page: &str) -> Vec<Vec<String>> {
+    let (mut kind, mut texts) = (None, Vec::new());
+    for line in page.lines() {
+        match (line.strip_prefix("```"), kind) {
+            (Some(_), Some(_)) => kind = None,
+            (Some(opened), None) => kind = Some(opened),
+            (None, Some("sh")) => texts.push(line.split(" # ").next().unwrap_or_default()),
+            (None, Some(_)) => {}
+            (None, None) => texts.extend(line.split('`').skip(1).step_by(2)),
+        }
+    }
+    let parts = texts.into_iter().flat_map(|text| text.split(['|', ';', '&', '\\']));
+    let words = parts.map(|part| part.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words
+        .filter_map(|words| {
+            let at = words.iter().position(|word| word == "nearpage")?;
+            let before = &words[..at];
+            let is_run = before
+                .iter()
+                .all(|word| word.contains('=') || word == "sudo" || word == "ssh" || word == "box");
+            (is_run && words.len() > at + 1).then(|| words[at + 1..].to_vec())
+        })
+        .collect()
+}
+
+/// The command or the option that there is not.
+fn unknown(words: &[String], known: &BTreeMap<String, String>) -> Option<String> {
+    let first = &words[0];
+    if first.starts_with('-') || first.chars().all(|c| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let two = words[..words.len().min(2)].join(" ");
+    let Some(help) = known.get(&two).or_else(|| known.get(first)) else {
+        return Some(format!("nearpage {first} is no command"));
+    };
+    let ours = words.iter().take_while(|word| *word != "--");
+    let mut options = ours
+        .filter(|word| word.starts_with("--"))
+        .map(|word| word.split('=').next().unwrap_or(word));
+    let has = |option: &str| {
+        help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == option)
+    };
+    let lacks = options.find(|option| !has(option))?;
+    Some(format!("nearpage {two} has no {lacks}"))
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_found() {
+    let page = "Run `nearpage rpelay` or `nearpage replay --stat 1`.\n\n```sh\nsudo nearpage record --nothing -- make --all | nearpage replay -   # --not\n```\n";
+    let known = ["replay", "record"].map(|name| (name.to_owned(), "--starts".to_owned()));
+    let known = BTreeMap::from(known);
+    let found: Vec<String> =
+        commands_in(page).iter().filter_map(|command| unknown(command, &known)).collect();
+    assert_eq!(
+        found,
+        [
+            "nearpage rpelay is no command",
+            "nearpage replay --stat has no --stat",
+            "nearpage record --nothing has no --nothing",
+        ]
+    );
 }
 
 /// Comments cite facts about Linux by number: `facts 4.2`, `Facts 9.3, 9.4`. Each number is a heading of the book.

@@ -111,3 +111,8 @@ pub use state::{StartError, absent_nodes, start, started_with};
 #[cfg(feature = "stats")]
 pub use stats::serve_stats;
 pub use stats::{ClassStatistics, Statistics, statistics};
+
+/// The example of the book, run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/malloc.md")]
+mod book {}

@@ -65,6 +65,8 @@ pub(crate) struct ProcessReader {
     list_holds: u32,
     per_gib: Duration,
     wanted: Option<u32>,
+    /// Tests have a clock that stands still while nothing is read.
+    clock: fn() -> Instant,
 }
 
 impl ProcessReader {
@@ -79,6 +81,7 @@ impl ProcessReader {
             list_holds: 0,
             per_gib: EXPECTED_PER_GIB,
             wanted: None,
+            clock: Instant::now,
         }
     }
 
@@ -98,9 +101,9 @@ impl ProcessReader {
         let third = self.budget.map(|budget| budget / 3);
         match self.list_holds {
             0 => {
-                let begin = Instant::now();
+                let begin = (self.clock)();
                 self.read_list(tree);
-                let took = begin.elapsed().as_micros();
+                let took = self.since(begin).as_micros();
                 let third = third.map_or(u128::MAX, |third| third.as_micros().max(1));
                 self.list_holds = (took / third).min(30) as u32;
             }
@@ -118,7 +121,7 @@ impl ProcessReader {
             names.iter().filter_map(|name| name.parse().ok()).take(PIDS_MOST).collect();
         pids.sort_unstable();
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
-        let now = Instant::now();
+        let now = (self.clock)();
         for pid in pids {
             self.known.entry(pid).or_insert_with(|| Known {
                 stat: Stat { start: u64::MAX, ..Stat::default() },
@@ -134,7 +137,7 @@ impl ProcessReader {
     }
 
     fn read_stats(&mut self, tree: &dyn FileTree, third: Option<Duration>) {
-        let begin = Instant::now();
+        let begin = (self.clock)();
         let largest = self.largest(LARGEST);
         for pid in &largest {
             self.read_stat(tree, *pid);
@@ -145,7 +148,7 @@ impl ProcessReader {
             behind.chain(self.known.range(..=self.cursor).map(|(pid, _)| *pid)).collect();
         for (turn, pid) in round.into_iter().enumerate() {
             // A few have their turn also where the largest used it up.
-            if turn >= TURNS_LEAST && third.is_some_and(|third| begin.elapsed() >= third) {
+            if turn >= TURNS_LEAST && third.is_some_and(|third| self.since(begin) >= third) {
                 break;
             }
             self.cursor = pid;
@@ -169,7 +172,7 @@ impl ProcessReader {
     fn read_stat(&mut self, tree: &dyn FileTree, pid: u32) {
         // A process that ended since the list was read is no error.
         let read = tree.read(&format!("proc/{pid}/stat")).ok().flatten();
-        let now = Instant::now();
+        let now = (self.clock)();
         let Some(stat) = read.and_then(|text| placement::stat(&text)) else {
             self.known.remove(&pid);
             return;
@@ -240,7 +243,7 @@ impl ProcessReader {
 
     /// Those whose placement is to be read, in order.
     fn due(&self) -> Vec<u32> {
-        let now = Instant::now();
+        let now = (self.clock)();
         let mut due: Vec<(bool, u64, u32)> = Vec::new();
         for (pid, known) in &self.known {
             if known.stat.rss_pages == 0 || known.placement == Placement::TooLong {
@@ -262,7 +265,7 @@ impl ProcessReader {
 
     fn read_placement(&mut self, tree: &dyn FileTree, pid: u32, page_kib: u64) -> Duration {
         let Some(known) = self.known.get_mut(&pid) else { return Duration::ZERO };
-        let begin = Instant::now();
+        let begin = (self.clock)();
         if known.uid.is_none() {
             let status = tree.read(&format!("proc/{pid}/status")).ok().flatten();
             (known.uid, known.may_use) = placement::status(&status.unwrap_or_default());
@@ -277,14 +280,19 @@ impl ProcessReader {
             // It is ending: the next list is without it.
             Err(_) => (Placement::Waiting, Vec::new()),
         };
-        let took = begin.elapsed();
-        known.placed = Some((Instant::now(), took));
+        let now = (self.clock)();
+        let took = now.duration_since(begin);
+        known.placed = Some((now, took));
         let kib = known.stat.rss_pages.saturating_mul(page_kib);
         if known.placement == Placement::Read && kib > 1 << 16 {
             let per_gib = took.as_secs_f64() * (1 << 20) as f64 / kib as f64;
             self.per_gib = (self.per_gib * 7 + Duration::from_secs_f64(per_gib.min(10.0))) / 8;
         }
         took
+    }
+
+    fn since(&self, begin: Instant) -> Duration {
+        (self.clock)().duration_since(begin)
     }
 
     fn told(&self, most: usize, page_kib: u64, node_of: impl Fn(u32) -> Option<u32>) -> Processes {
@@ -303,7 +311,7 @@ impl ProcessReader {
                 placed_ago: known
                     .placed
                     .filter(|_| known.placement == Placement::Read)
-                    .map(|(at, _)| at.elapsed().as_secs()),
+                    .map(|(at, _)| self.since(at).as_secs()),
                 runs_on: known.stat.cpu.and_then(&node_of),
                 may_use: known.may_use.clone(),
                 minor_faults: known.faults.map(|(minor, _)| minor),

@@ -37,6 +37,39 @@ fn a_changed_result_changes_text_and_tables() {
     assert_eq!(checked.text, page.replace("2.43", "3.58").replace("2.4 ns", "3.6 ns"));
 }
 
+/// Five results, changed by hand: each page that shows one would be another, and says that it is stale.
+#[test]
+fn five_changed_results_change_the_book() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let bench = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(root.join("bench")).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.is_file() {
+            fs::copy(&file, bench.path().join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let changed = [
+        ("bound.txt", "| `linux-6.6` | 3.18 |", "| `linux-6.6` | 4.18 |", "how/bound.md"),
+        ("programs.txt", "| mimalloc | 0.80 (", "| mimalloc | 0.70 (", "costs/programs.md"),
+        ("export.txt", "| 0.8 ms median", "| 0.9 ms median", "reference/export.md"),
+        ("fleet.txt", "| 0.7 to 1.1 bytes", "| 0.7 to 1.2 bytes", "guides/fleet.md"),
+        ("scenarios.txt", "| 117 | 123 |", "| 117 | 124 |", "results/2023-pcp-autotune.md"),
+    ];
+    for (file, before, after, _) in changed {
+        let path = bench.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(before), "bench/{file} has no {before}: another line will do");
+        fs::write(path, text.replacen(before, after, 1)).unwrap();
+    }
+    let results = Results::read(bench.path()).unwrap();
+    for (file, _, after, page) in changed {
+        let text = fs::read_to_string(root.join("docs/src").join(page)).unwrap();
+        let checked = check(page, &text, &results, &root);
+        assert!(!checked.stale.is_empty(), "{page} does not notice another bench/{file}");
+        let shown = after.split('|').rfind(|cell| !cell.trim().is_empty()).unwrap().trim();
+        assert!(checked.text.contains(shown) && !text.contains(shown), "{page}: {shown}");
+    }
+}
+
 #[test]
 fn text_may_repeat_what_a_tested_block_shows() {
     let page = "```console\n$ nearpage\nfidelity: 98.99 %, 0.5 s, 1404 holds\n```\n\nThe score is 98.99 %, 0.5 s, 1404 times.\n";
@@ -55,6 +88,16 @@ fn a_block_that_nothing_runs_is_found() {
         found("docs/src/a.md", "```console,ignore\n$ nearpage\n```\n").is_empty(),
         "a soak runs it"
     );
+    only("```rust,ignore\n{{#include ../none.rs}}\n```\n", "../none.rs: ");
+    let included = |anchor| {
+        let page = format!(
+            "```rust,ignore\n{{{{#include ../../examples/kernel/src/mine.rs:{anchor}}}}}\n```\n"
+        );
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        check("docs/src/a.md", &page, &Results::of("pages", RESULT), &root).found
+    };
+    assert!(included("kernel").is_empty());
+    assert!(included("none")[0].contains("has no anchor none"));
     only("```text\ntakes 3 ns\n```\n", "without `<!-- lines: FILE -->`");
     only(
         "<!-- lines: pages -->\n```text\nnearpage      2.44\n```\n",

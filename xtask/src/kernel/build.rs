@@ -57,12 +57,14 @@ pub enum Purpose {
     Fault(Fault),
     /// To count instructions beside other allocators.
     Beside,
+    /// The forty lines of `examples/smallest`.
+    Smallest,
 }
 
 impl Purpose {
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Checks => &[],
+            Self::Checks | Self::Smallest => &[],
             Self::Fault(Fault::InterruptsOn) => &["--features", "fault-interrupts-on"],
             Self::Fault(Fault::SharedStorage) => &["--features", "fault-shared-storage"],
             Self::Fault(Fault::RangeTwice) => &["--features", "fault-range-twice"],
@@ -75,7 +77,12 @@ impl Purpose {
             Self::Checks => "kernel-plain",
             Self::Fault(fault) => fault.feature(),
             Self::Beside => "kernel-beside",
+            Self::Smallest => "smallest-plain",
         }
+    }
+
+    fn package(self) -> &'static str {
+        if self == Self::Smallest { "smallest" } else { "kernel" }
     }
 }
 
@@ -90,13 +97,21 @@ pub fn build(processor: Processor, purpose: Purpose) -> Result<PathBuf, KernelEr
         return Err(KernelError::NoTarget(target));
     }
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--release", "--package", "kernel", "--target", target]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        purpose.package(),
+        "--target",
+        target,
+    ]);
     cargo.args(purpose.arguments());
     let status = cargo.status().map_err(KernelError::io("cargo"))?;
     if !status.success() {
         return Err(KernelError::Build(target));
     }
-    let built = target_folder()?.join(target).join("release").join("kernel");
+    let built = target_folder()?.join(target).join("release").join(purpose.package());
     // The next build writes to the same place.
     let kept = built.with_file_name(purpose.file());
     std::fs::copy(&built, &kept).map_err(KernelError::io(built.display().to_string()))?;

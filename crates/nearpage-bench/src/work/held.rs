@@ -12,23 +12,24 @@ use crate::step::{Step, StepError};
 const MMAP_SHARE: usize = 100;
 /// A block of glibc's has a header beside it, which brings memory in: so many times fewer are held.
 const GLIBC_SHARE: usize = 10;
+
 /// What the threads do with the pages.
 pub trait Load: Copy {
-    /// Does it once with pages of a source.
+    /// Runs the load once on the pages of a source.
     ///
     /// # Errors
     /// The source has too few pages, or a thread cannot run on its CPU.
     fn round<S: Source>(self, round: Round<'_>, source: &S) -> Result<Vec<Sample>, StepError>;
 }
 
-/// Who does it, and with how much.
+/// The threads that run a load, and the pages of each.
 #[derive(Clone, Copy)]
 pub struct Round<'a> {
     pub clock: Clock,
     pub seats: Seats<'a>,
     pub threads: usize,
     pub allocator: &'static str,
-    /// Of each thread.
+    /// How many each thread holds.
     pub pages: usize,
 }
 

@@ -20,12 +20,17 @@ mod top;
 mod topo;
 mod trace;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Unpacks a recorded bundle into a folder; the bundle's own folder there.
+/// Unpacks the bundle of the sources into a folder; the bundle's own folder there.
 fn unpacked_bundle(into: &Path) -> PathBuf {
-    let packed = File::open(tidy::root().join("bundles/q612-n2-mixed.tar.zst")).unwrap();
+    unpack(&tidy::root().join("bundles/q612-n2-mixed.tar.zst"), into);
+    into.join("q612-n2-mixed")
+}
+
+/// Unpacks a packed tar into a folder.
+fn unpack(packed: &Path, into: &Path) {
+    let packed = File::open(packed).unwrap();
     tar::Archive::new(nearpage_trace::unpacked(packed).unwrap()).unpack(into).unwrap();
-    fs::read_dir(into).unwrap().next().unwrap().unwrap().path()
 }

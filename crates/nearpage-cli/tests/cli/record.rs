@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::unpack;
+
 fn nearpage(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
     command.args(arguments);
@@ -518,10 +520,4 @@ fn full_rings_are_survived() {
         let (code, _, message) = output(&mut nearpage(&["replay", &path]));
         assert_eq!(code, Some(0), "{bundle}: {message}");
     }
-}
-
-fn unpack(bundle: &Path, folder: &Path) {
-    let packed = fs::File::open(bundle).unwrap();
-    let archive = nearpage_trace::unpacked(packed).unwrap();
-    tar::Archive::new(archive).unpack(folder).unwrap();
 }
