@@ -186,10 +186,11 @@ pub(crate) fn measure(
     })
 }
 
-/// The class of rules that a model is of. All keep types and orders apart; where CPUs own pageblocks, pages go to another CPU.
+/// The class of rules that a model is of. All keep types and orders apart; of some, pages that one CPU frees serve another without the
+/// zone.
 fn class_of(model: &Model) -> Class {
     match model.owners {
-        PageblockOwners::Cpus | PageblockOwners::CpusWithMaps => Class::Pooled,
+        PageblockOwners::Cpus | PageblockOwners::Quotas => Class::Pooled,
         _ => Class::Lists,
     }
 }
@@ -209,7 +210,7 @@ pub(crate) fn fewest_of(
 /// What binds a model of the fewest holds of its class.
 fn binding(model: &Model, all: Fewest) -> Fewest {
     match model.owners {
-        PageblockOwners::CpusWithMaps => Fewest { fewest: all.fewest - all.forced, forced: 0 },
+        PageblockOwners::Quotas => Fewest { fewest: all.fewest - all.forced, forced: 0 },
         _ => all,
     }
 }

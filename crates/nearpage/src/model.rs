@@ -151,8 +151,9 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         memoryless_cpu: MemorylessCpu::NearestMemory,
         fallback: fallback(FallbackModel::Linux6_12),
-        pcp: PcpRules::NEARPAGE,
-        owners: PageblockOwners::CpusWithMaps,
+        // How large a pageset may be; the rest is the quota's.
+        pcp: PcpRules::LINUX_6_12,
+        owners: PageblockOwners::Quotas,
         zonelist_cache: CacheRule::Keyed,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::NEARPAGE,

@@ -175,7 +175,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     pub(crate) fn maps(&self) -> Option<&ZoneMaps<'m>> {
         match P::OWNERS {
             None => self.maps.as_ref(),
-            Some(PageblockOwners::CpusWithMaps) => Some(self.maps.as_ref().expect(HAS_MAPS)),
+            Some(PageblockOwners::Quotas) => Some(self.maps.as_ref().expect(HAS_MAPS)),
             Some(_) => None,
         }
     }
@@ -204,7 +204,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.frames.pageblock(self.frames.number(pfn))
     }
 
-    /// Free pages in the buddy: those in pagesets are not free.
+    /// Free pages of the zone: those in pagesets, and in quotas of CPUs, are not free.
     #[inline]
     pub fn free_pages(&self) -> PageCount {
         self.published.free.pages()
@@ -216,7 +216,7 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.published.free.kept_back()
     }
 
-    /// Pages that were given to the buddy.
+    /// Pages that the zone was given.
     pub fn managed(&self) -> PageCount {
         PageCount(self.managed.load(Ordering::Relaxed))
     }

@@ -23,7 +23,7 @@ const LAYERS: [&str; 43] = [
     "slab::error",
     "host",
     "pcp::pieces",
-    "pcp::swing",
+    "places::size",
     "places::quota",
     "places::zone_maps",
     "topology",

@@ -150,7 +150,7 @@ fn kernels_are_compiled_for_their_rules() {
             (asked != known).then_some(BuildError::OtherOwners { asked, known })
         };
         let booted = boot_by::<Played, ByRings<Played>>(model);
-        assert_eq!(booted.err(), refused(PageblockOwners::CpusWithMaps));
+        assert_eq!(booted.err(), refused(PageblockOwners::Quotas));
         match boot_by::<PlayedByNobody, ByRings<PlayedByNobody>>(model) {
             Ok(pages) => stress_on(pages),
             Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Nobody)),
@@ -164,7 +164,7 @@ fn kernels_are_compiled_for_their_rules() {
     }
     let error =
         boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).map(|_| ()).expect_err("it is");
-    assert!(error.to_string().contains("owned by Nobody; this host was compiled for CpusWithMaps"));
+    assert!(error.to_string().contains("Nobody for owners of pageblocks; this host was compiled for Quotas"));
 }
 
 /// Frees of what was never managed, is not online, or is free already, by handlers that interrupt whatever their CPU does: each is

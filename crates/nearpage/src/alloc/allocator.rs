@@ -260,13 +260,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu.is_on().then_some(cpu)
     }
 
-    /// Whether CPUs own pageblocks with maps.
+    /// Whether CPUs have quotas, and zones maps.
     #[inline(always)]
     pub(super) fn has_maps(&self) -> bool {
-        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::CpusWithMaps
+        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::Quotas
     }
 
-    /// This CPU's pageset for a zone, where CPUs own pageblocks with maps.
+    /// This CPU's pageset for a zone, where CPUs have quotas.
     #[inline]
     pub(super) fn quota_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
         if !self.has_maps() {

@@ -88,7 +88,7 @@ impl fmt::Display for BuildError {
             Self::Setting(error) => error.fmt(f),
             Self::OtherOwners { asked, known } => write!(
                 f,
-                "the model has pageblocks owned by {asked:?}; this host was compiled for {known:?} (`Platform::OWNERS`)"
+                "the model has {asked:?} for owners of pageblocks; this host was compiled for {known:?} (`Platform::OWNERS`)"
             ),
             Self::WithoutObjects => f.write_str(
                 "the page allocator was made without objects; one made with them is accepted",

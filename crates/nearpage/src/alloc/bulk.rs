@@ -1,6 +1,6 @@
 //! Many order-0 pages at once. Reference: the 2017 bulk page allocator; facts 8.
 //!
-//! One walk of the zonelist, one look at the watermark, one trip to the pageset that copies straight into
+//! One walk of the zonelist, one look at the watermark, one look into the pageset that copies straight into
 //! the caller's array; then what is lacking by refills, as Linux has it, or, under nearpage's own rules, straight out of maps.
 //! The contract is partial success: a caller who needs all pages asks again.
 
@@ -195,8 +195,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         out: &mut [Pfn],
     ) -> usize {
-        let trip = wanted.trip(AllocFlags::WMARK_LOW);
-        let mut got = self.pageblocks_past_lists(zone, maps, trip, out);
+        let wants = wanted.of_zone(AllocFlags::WMARK_LOW);
+        let mut got = self.pageblocks_past_lists(zone, maps, wants, out);
         if got < out.len()
             && let Some(pageset) = self.quota_here(zone.index())
             && let Some(list) = list_index(SINGLE, wanted.migratetype)
@@ -204,7 +204,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         {
             got += self.pop_many(&on, pageset, list, &mut out[got..]);
         }
-        got += self.bulk_past_lists(zone, maps, trip, &mut out[got..]);
+        got += self.bulk_past_lists(zone, maps, wants, &mut out[got..]);
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
         got
     }
@@ -237,7 +237,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
-        let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
+        let refilled = self.refill_on(on, pageset, wanted.of_zone(AllocFlags::default()), list);
         let FromPageset::Block(number) = refilled else { return 0 };
         let zone = pageset.zone();
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));

@@ -16,7 +16,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn alloc_cached(&self, request: Request) -> Option<Pfn> {
         let near = self.near(request)?;
         let pageset = near.pageset;
-        // Where CPUs own pageblocks, an empty list may be followed by what stands behind it: not here.
+        // Behind an empty list stands what a refill takes: not here.
         if P::Storage::EXACT && !has_headroom(pageset, request.order) {
             return None;
         }

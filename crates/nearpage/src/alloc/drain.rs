@@ -135,7 +135,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
-    /// One hold of the zone's lock. Facts 7.5. Not for pagesets whose CPUs own pageblocks with maps.
+    /// One hold of the zone's lock. Facts 7.5. Not for pagesets with quotas.
     pub(super) fn drain_pageset(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,

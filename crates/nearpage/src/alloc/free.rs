@@ -44,7 +44,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.free_anywhere(pfn, order)
     }
 
-    /// Where CPUs own pageblocks with maps, frees a page, whose word `was` that of the pages of the list that a free looks at
+    /// Where CPUs have quotas, frees a page, whose word `was` that of the pages of the list that a free looks at
     /// first but for the refill that it came with. Only single pages have tags.
     #[inline(never)]
     fn free_of_another_refill(&self, pageset: &Pageset<'m, P>, number: u32, was: Word) {

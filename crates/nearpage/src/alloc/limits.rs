@@ -16,7 +16,7 @@ pub struct Limits {
     /// No more than this, in bytes, rounded down to pages. Only requests with `__GFP_NOFAIL` exceed it. What callers
     /// have already stays theirs; what they give back goes home as long as more than this is in use.
     pub hard_bytes: Option<u64>,
-    /// Above this, in bytes, each trip for pages wakes background reclaim.
+    /// Above this, in bytes, each taking of pages wakes background reclaim.
     pub soft_bytes: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         })
     }
 
-    /// Wakes background reclaim after a trip that took pages above a soft limit.
+    /// Wakes background reclaim after pages were taken above a soft limit.
     pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
         if flags.contains(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
             ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
@@ -177,9 +177,9 @@ mod tests {
         Limits { hard_bytes: Some(pages << 12), soft_bytes: None }
     }
 
-    /// Where CPUs own pageblocks, one has more pages than a limit leaves: single blocks come of it.
+    /// A refill takes more pages at once than a limit leaves: single blocks come of it.
     #[test]
-    fn a_hard_limit_is_exact_where_cpus_own_pageblocks() {
+    fn a_hard_limit_is_exact_where_cpus_have_quotas() {
         let config = Config { model: Model::NEARPAGE, ..Config::default() };
         TestMachine::new().node(0, 8192, &[0, 1]).config(config).run(|allocator| {
             for limit in [1, 63, 64, 100, 511, 513, 1000] {
@@ -310,7 +310,7 @@ mod tests {
             let soft = Limits { hard_bytes: None, soft_bytes: Some(1024 << 12) };
             allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
             let wakes = || allocator.platform().wakes.get();
-            // Each is a trip of its own.
+            // Each takes on its own.
             let block = Request { order: Order(9), ..PAGE };
             for _ in 0..2 {
                 allocator.alloc(block).unwrap();

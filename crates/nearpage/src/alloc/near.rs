@@ -3,7 +3,7 @@
 use super::allocator::PageAllocator;
 use super::refill::FromPageset;
 use super::request::Request;
-use super::wanted::Trip;
+use super::wanted::ZoneRequest;
 use crate::frame::{Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
@@ -48,10 +48,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         pageset: &Pageset<'m, P>,
         list: usize,
-        trip: Trip,
+        wants: ZoneRequest,
     ) -> FromPageset {
         match self.pop(pageset, list) {
-            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, trip, popped),
+            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, wants, popped),
             None => FromPageset::Busy,
         }
     }
@@ -75,12 +75,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: <P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
         list: usize,
-        trip: Trip,
+        wants: ZoneRequest,
         popped: Pop,
     ) -> FromPageset {
         match popped {
             Pop::MOVED => FromPageset::Busy,
-            Pop::EMPTY => self.refill(on, pageset, trip, list),
+            Pop::EMPTY => self.refill(on, pageset, wants, list),
             Pop(number) => {
                 self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
                 FromPageset::Block(number)

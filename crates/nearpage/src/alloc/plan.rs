@@ -15,10 +15,10 @@ use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::swing::{COLD_MAX, list_max};
 use crate::pcp::{ALL_LISTS, COLD, Storage, list_order};
 use crate::places::bitmap::Bitmap;
 use crate::places::quota::Quota;
+use crate::places::size::{COLD_MAX, list_max};
 use crate::places::zone_maps::KINDS;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -113,7 +113,7 @@ impl<'m> Plan<'m> {
 
     /// Pagesets of a CPU that have quotas.
     pub(super) fn quotas(&self) -> usize {
-        if self.owners == PageblockOwners::CpusWithMaps { self.zones } else { 0 }
+        if self.owners == PageblockOwners::Quotas { self.zones } else { 0 }
     }
 
     /// Whether frames have links: for zones with free lists, for pagesets without rings, and for what slabs say of theirs.
@@ -197,9 +197,9 @@ impl<'m> Plan<'m> {
         let order = list_order(index);
         // With quotas, lists are short.
         let high_max = match (self.owners, index) {
-            (PageblockOwners::CpusWithMaps, COLD) => high_max.min(COLD_MAX.into()),
+            (PageblockOwners::Quotas, COLD) => high_max.min(COLD_MAX.into()),
             (_, COLD) => 0,
-            (PageblockOwners::CpusWithMaps, _) => u64::from(list_max(order)) << order.0,
+            (PageblockOwners::Quotas, _) => u64::from(list_max(order)) << order.0,
             _ => high_max,
         };
         S::ring_entries(order, high_max as u32) as usize

@@ -7,14 +7,14 @@ use super::allocator::{Cpu, PageAllocator};
 use super::drain::DrainBusy;
 use super::refill::FromPageset;
 use super::request::Request;
-use super::wanted::Trip;
+use super::wanted::ZoneRequest;
 use crate::buddy::Fragmentation;
 use crate::frame::{Migratetype, Word, ZoneFrames};
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::{OnCpu, Pageset};
-use crate::pcp::swing::{COLD_MAX, Swing, blocks_of_a_refill};
 use crate::pcp::{COLD, CountedList, list_index, list_order};
 use crate::places::quota::Quota;
+use crate::places::size::{COLD_MAX, QuotaSize, blocks_of_a_refill};
 use crate::places::zone_maps::{Reach, ZoneMaps, frames_of};
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -50,13 +50,13 @@ impl Chunk {
     }
 }
 
-/// What a trip may take, and of which type.
-fn what(trip: Trip) -> (Migratetype, Reach) {
-    let reach = match trip.block().fragmentation {
+/// What a request may take, and of which type.
+fn what(wants: ZoneRequest) -> (Migratetype, Reach) {
+    let reach = match wants.block().fragmentation {
         Fragmentation::Allowed => Reach::All,
         Fragmentation::Avoided => Reach::Own,
     };
-    (trip.migratetype, reach)
+    (wants.migratetype, reach)
 }
 
 /// Taking.
@@ -67,26 +67,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         quota: &Quota,
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
     ) -> FromPageset {
-        let (zone, order) = (pageset.zone(), trip.order);
+        let (zone, order) = (pageset.zone(), wants.order);
         let Some(maps) = zone.maps() else { return FromPageset::Nothing };
         let limit = pageset.list(list).limit().min(pageset.list(list).capacity()).max(1);
         let (unit, most) = (order.pages().0, blocks_of_a_refill(order).min(limit));
-        let pages = self.quota_for(pageset, quota, trip, unit, u64::from(most) << order.0);
+        let pages = self.quota_for(pageset, quota, wants, unit, u64::from(most) << order.0);
         if pages == 0 {
             return FromPageset::Nothing;
         }
         let listed = match order {
-            Order(0) => self.refill_pages(on, pageset, (maps, quota), trip, list, pages as u32),
-            _ => self.refill_blocks(on, pageset, (maps, quota), trip, list, pages),
+            Order(0) => self.refill_pages(on, pageset, (maps, quota), wants, list, pages as u32),
+            _ => self.refill_blocks(on, pageset, (maps, quota), wants, list, pages),
         };
         let listed = u64::from(listed) << order.0;
         if listed < pages {
             quota.give(pages - listed);
         }
-        self.after_fallback(zone, quota, trip.flags);
+        self.after_fallback(zone, quota, wants.flags);
         if listed == 0 {
             self.give_above(pageset, quota, PageCount(0));
             return FromPageset::Nothing;
@@ -103,7 +103,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         (maps, quota): (&ZoneMaps<'_>, &Quota),
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
         pages: u32,
     ) -> u32 {
@@ -122,7 +122,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 maps.put_run(frames, first + at + appended, run - appended, quota);
             }
         };
-        maps.take_pages(frames, what(trip), quota, pages, &mut each);
+        maps.take_pages(frames, what(wants), quota, pages, &mut each);
         listed + self.list_all(on, pageset, (maps, quota), list, scattered.as_mut_slice())
     }
 
@@ -132,13 +132,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         (maps, quota): (&ZoneMaps<'_>, &Quota),
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
         pages: u64,
     ) -> u32 {
-        let mut numbers = Chunk::new();
-        let next = || self.take_block(maps, pageset.frames(), trip, quota);
-        numbers.extend(core::iter::from_fn(next).take((pages >> trip.order.0) as usize));
+        let (mut numbers, blocks) = (Chunk::new(), (pages >> wants.order.0) as usize);
+        if wants.order == PAGEBLOCK_ORDER {
+            let mut each = |first| numbers.extend(core::iter::once(first));
+            self.take_wholes(maps, pageset.frames(), wants, quota, blocks as u32, &mut each);
+        }
+        // If there is none, what is whole by its pages and not yet by its bit.
+        if numbers.len == 0 {
+            let next = || self.take_block(maps, pageset.frames(), wants, quota);
+            numbers.extend(core::iter::from_fn(next).take(blocks));
+        }
         self.list_all(on, pageset, (maps, quota), list, numbers.as_mut_slice())
     }
 
@@ -167,7 +174,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         pageset: &Pageset<'m, P>,
         quota: &Quota,
-        trip: Trip,
+        wants: ZoneRequest,
         unit: u64,
         most: u64,
     ) -> u64 {
@@ -176,9 +183,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if own > 0 {
             return own;
         }
-        let swing = self.note_visit(pageset, quota);
-        let share = u64::from(swing.refill(trip.order)) << trip.order.0;
-        let limits = (trip.flags, trip.kind);
+        let size = self.note_move(pageset, quota);
+        let share = u64::from(size.refill(wants.order)) << wants.order.0;
+        let limits = (wants.flags, wants.kind);
         let claimed = pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
         quota.shared_writes.add(1);
         if claimed == 0 {
@@ -193,11 +200,11 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// This CPU claims pages from the zone now, or gives some back: what its quota may be follows from that.
-    fn note_visit(&self, pageset: &Pageset<'m, P>, quota: &Quota) -> Swing {
-        let swing = quota.swing().visit(self.platform.now_ns(), pageset.tuning().high_max);
-        quota.set_swing(swing);
-        pageset.set_limits(swing);
-        swing
+    fn note_move(&self, pageset: &Pageset<'m, P>, quota: &Quota) -> QuotaSize {
+        let size = quota.size().after_move(self.platform.now_ns(), pageset.tuning().high_max);
+        quota.set_size(size);
+        pageset.set_limits(size);
+        size
     }
 
     /// Takes a block for which the caller has a quota.
@@ -205,12 +212,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         maps: &ZoneMaps<'_>,
         frames: &ZoneFrames<'_>,
-        trip: Trip,
+        wants: ZoneRequest,
         by: &Quota,
     ) -> Option<u32> {
-        let block = maps.take_block(frames, trip.order, what(trip), by)?;
-        self.platform.touch(ZoneMaps::map_line(frames, block), Access::Atomic);
+        let block = maps.take_block(frames, wants.order, what(wants), by)?;
+        self.platform.touch(maps.block_line(frames, block, wants.order), Access::Atomic);
         Some(block)
+    }
+
+    /// Takes whole pageblocks, up to `most`, for which the caller has a quota; tells the first frame of each.
+    fn take_wholes(
+        &self,
+        maps: &ZoneMaps<'_>,
+        frames: &ZoneFrames<'_>,
+        wants: ZoneRequest,
+        by: &Quota,
+        most: u32,
+        each: &mut dyn FnMut(u32),
+    ) -> u32 {
+        let mut line = core::ptr::null();
+        maps.take_wholes(frames, wants.migratetype, by, most, &mut |at| {
+            let first = at << PAGEBLOCK_ORDER.0;
+            let of = maps.block_line(frames, first, PAGEBLOCK_ORDER);
+            if of != core::mem::replace(&mut line, of) {
+                self.platform.touch(of, Access::Atomic);
+            }
+            each(first);
+        })
     }
 
     /// A block past the lists, for a request that passed the zone's marks.
@@ -218,18 +246,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
-        trip: Trip,
+        wants: ZoneRequest,
     ) -> Option<u32> {
-        let pages = trip.order.pages().0;
-        let purse = self.purse(zone, maps);
-        if purse.take(self, zone, trip, pages, pages) == 0 {
+        let pages = wants.order.pages().0;
+        let account = self.account(zone, maps);
+        if account.take(self, zone, wants, pages, pages) == 0 {
             return None;
         }
-        let block = self.take_block(maps, zone.frames(), trip, purse.quota());
-        self.after_fallback(zone, purse.quota(), trip.flags);
+        let block = self.take_block(maps, zone.frames(), wants, account.quota());
+        self.after_fallback(zone, account.quota(), wants.flags);
         match block {
-            Some(_) => self.note_given(zone, &purse, 1, trip.order),
-            None => purse.give_up(self, zone, pages),
+            Some(_) => self.note_given(zone, &account, 1, wants.order),
+            None => account.give_up(self, zone, pages),
         }
         block
     }
@@ -273,9 +301,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
     ) {
         if order > Order(0) {
-            for &number in numbers {
-                self.platform.touch(ZoneMaps::map_line(frames, number), Access::Atomic);
-                maps.put_block(frames, number, order, by);
+            let mut rest = numbers;
+            while let [first, ..] = *rest {
+                self.platform.touch(maps.block_line(frames, first, order), Access::Atomic);
+                rest = &rest[maps.put_blocks(frames, rest, order, by)..];
             }
             return;
         }
@@ -299,16 +328,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn free_past_lists(&self, zone: &Zone<'m, P>, numbers: &[u32], order: Order) {
         let Some(maps) = zone.maps() else { return };
         let pages = (numbers.len() as u64) << order.0;
-        let purse = self.purse(zone, maps);
-        self.put_all(maps, zone.frames(), purse.quota(), numbers, order);
-        purse.give(self, zone, pages);
-        match purse {
-            Purse::Quota(pageset, quota) => {
+        let account = self.account(zone, maps);
+        self.put_all(maps, zone.frames(), account.quota(), numbers, order);
+        account.give(self, zone, pages);
+        match account {
+            Account::Quota(pageset, quota) => {
                 self.platform.touch(quota.line(), Access::Write);
                 quota.pages_put.add(pages);
                 self.give_excess(pageset, quota);
             }
-            Purse::Zone(_) => ZoneEvents::add(&zone.events().direct_free_pages, pages),
+            Account::Zone(_) => ZoneEvents::add(&zone.events().direct_free_pages, pages),
         }
     }
 
@@ -321,7 +350,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         quota: &Quota,
         list: usize,
     ) {
-        let most = pageset.limit_of(list, quota.swing()).min(pageset.list(list).capacity());
+        let most = pageset.limit_of(list, quota.size()).min(pageset.list(list).capacity());
         if pageset.list(list).count() >= most {
             let kept = if list == COLD { 0 } else { most / 2 };
             self.spill(on, pageset, quota, list, kept);
@@ -360,10 +389,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn give_excess(&self, pageset: &Pageset<'m, P>, quota: &Quota) {
         if pageset.zone().is_over_limit() {
             self.give_above(pageset, quota, PageCount(0));
-        } else if quota.pages().0 > quota.swing().size.into() {
-            let swing = self.note_visit(pageset, quota);
-            if quota.pages().0 > swing.size.into() {
-                self.give_above(pageset, quota, swing.left());
+        } else if quota.pages().0 > quota.size().pages.into() {
+            let size = self.note_move(pageset, quota);
+            if quota.pages().0 > size.pages.into() {
+                self.give_above(pageset, quota, size.left());
             }
         }
     }
@@ -432,21 +461,21 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         quota: &Quota,
     ) -> Result<PageCount, DrainBusy> {
         let least = quota.take_least();
-        let swing = quota.swing();
-        let within = swing.within(pageset.tuning().high_max);
-        if within.size < swing.size {
-            quota.set_swing(within);
+        let size = quota.size();
+        let within = size.within(pageset.tuning().high_max);
+        if within.pages < size.pages {
+            quota.set_size(within);
             pageset.set_limits(within);
         }
-        if quota.pages().0 == 0 && pageset.listed().0 > within.size.into() {
+        if quota.pages().0 == 0 && pageset.listed().0 > within.pages.into() {
             return self.drain_quota(cpu, pageset, quota);
         }
-        let unused = Swing::unused(least);
+        let unused = QuotaSize::unused(least);
         let kept = match unused.0 {
             few if few < UNUSED_MIN => quota.pages(),
             _ => quota.pages().saturating_sub(unused),
         };
-        Ok(self.give_above(pageset, quota, kept.min(PageCount(within.size.into()))))
+        Ok(self.give_above(pageset, quota, kept.min(PageCount(within.pages.into()))))
     }
 
     /// Calls `act` with each of a CPU's pagesets that has a quota; the pages that it tells, and the first that was busy.
@@ -475,14 +504,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
-        trip: Trip,
+        wants: ZoneRequest,
         out: &mut [Pfn],
     ) -> usize {
-        let purse = self.purse(zone, maps);
-        let word = purse.held_word(zone, trip);
+        let account = self.account(zone, maps);
+        let word = account.held_word(zone, wants);
         let (frames, mut got) = (zone.frames(), 0);
         while got < out.len() {
-            let pages = purse.take(self, zone, trip, 1, (out.len() - got) as u64);
+            let pages = account.take(self, zone, wants, 1, (out.len() - got) as u64);
             if pages == 0 {
                 break;
             }
@@ -494,14 +523,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
                 got += pages.count_ones() as usize;
             };
-            let found = maps.take_pages(frames, what(trip), purse.quota(), pages as u32, &mut each);
-            self.after_fallback(zone, purse.quota(), trip.flags);
+            let found =
+                maps.take_pages(frames, what(wants), account.quota(), pages as u32, &mut each);
+            self.after_fallback(zone, account.quota(), wants.flags);
             if u64::from(found) < pages {
-                purse.give(self, zone, pages - u64::from(found));
+                account.give(self, zone, pages - u64::from(found));
                 break;
             }
         }
-        self.note_given(zone, &purse, got as u64, Order(0));
+        self.note_given(zone, &account, got as u64, Order(0));
         got
     }
 
@@ -510,7 +540,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
-        trip: Trip,
+        wants: ZoneRequest,
         out: &mut [Pfn],
     ) -> usize {
         const PAGES: u64 = PAGEBLOCK_ORDER.pages().0;
@@ -518,59 +548,61 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if wanted == 0 {
             return 0;
         }
-        let purse = self.purse(zone, maps);
-        let (frames, word) = (zone.frames(), purse.held_word(zone, trip));
+        let account = self.account(zone, maps);
+        let (frames, word) = (zone.frames(), account.held_word(zone, wants));
         let mut got = 0;
         while got < wanted {
-            let end = got + purse.take(self, zone, trip, PAGES, wanted - got);
-            let before = got;
-            while got < end
-                && let Some(at) = maps.take_whole(frames, trip.migratetype, purse.quota())
-            {
-                let first = at * PAGES as u32;
-                self.platform.touch(ZoneMaps::map_line(frames, first), Access::Write);
+            let end = got + account.take(self, zone, wants, PAGES, wanted - got);
+            let (before, most) = (got, ((end - got) / PAGES) as u32);
+            self.take_wholes(maps, frames, wants, account.quota(), most, &mut |first| {
                 frames.hand_out_all(first..first + PAGES as u32, word, &mut out[got as usize..]);
                 got += PAGES;
-            }
-            purse.give(self, zone, end - got);
+            });
+            account.give(self, zone, end - got);
             if got < end || got == before {
                 break;
             }
         }
-        self.note_given(zone, &purse, got, Order(0));
+        self.note_given(zone, &account, got, Order(0));
         got as usize
     }
 
-    fn note_given(&self, zone: &Zone<'m, P>, purse: &Purse<'_, 'm, P>, blocks: u64, order: Order) {
-        match purse {
-            Purse::Quota(pageset, _) => {
+    fn note_given(
+        &self,
+        zone: &Zone<'m, P>,
+        account: &Account<'_, 'm, P>,
+        blocks: u64,
+        order: Order,
+    ) {
+        match account {
+            Account::Quota(pageset, _) => {
                 pageset.events().given_blocks.add(blocks);
                 pageset.events().given_pages.add(blocks << order.0);
             }
-            Purse::Zone(_) => self.note_direct(zone, blocks, order),
+            Account::Zone(_) => self.note_direct(zone, blocks, order),
         }
     }
 
     /// Where this thread's pages of a zone are counted.
-    fn purse<'a>(&self, zone: &Zone<'m, P>, maps: &'a ZoneMaps<'m>) -> Purse<'a, 'm, P>
+    fn account<'a>(&self, zone: &Zone<'m, P>, maps: &'a ZoneMaps<'m>) -> Account<'a, 'm, P>
     where
         'm: 'a,
     {
         let pageset = self.quota_here(zone.index());
         match pageset.and_then(|pageset| Some((pageset, pageset.quota()?))) {
-            Some((pageset, quota)) => Purse::Quota(pageset, quota),
-            None => Purse::Zone(maps.outside()),
+            Some((pageset, quota)) => Account::Quota(pageset, quota),
+            None => Account::Zone(maps.outside()),
         }
     }
 }
 
 /// Where a thread's pages of a zone are counted: in its CPU's quota, or, where that has none, in the zone's counter.
-enum Purse<'a, 'm, P: Platform> {
+enum Account<'a, 'm, P: Platform> {
     Quota(&'m Pageset<'m, P>, &'m Quota),
     Zone(&'a Quota),
 }
 
-impl<'m, P: Platform> Purse<'_, 'm, P> {
+impl<'m, P: Platform> Account<'_, 'm, P> {
     /// With the hints of where to take pages.
     fn quota(&self) -> &Quota {
         match self {
@@ -584,14 +616,14 @@ impl<'m, P: Platform> Purse<'_, 'm, P> {
         &self,
         allocator: &PageAllocator<'m, P>,
         zone: &Zone<'m, P>,
-        trip: Trip,
+        wants: ZoneRequest,
         unit: u64,
         most: u64,
     ) -> u64 {
         match self {
-            Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, trip, unit, most),
+            Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, wants, unit, most),
             Self::Zone(hints) => {
-                let limits = (trip.flags, trip.kind);
+                let limits = (wants.flags, wants.kind);
                 hints.shared_writes.add(1);
                 let pages = zone.claim_pages(&allocator.platform, limits, unit, most);
                 zone.give_pages(&allocator.platform, pages % unit);
@@ -621,11 +653,11 @@ impl<'m, P: Platform> Purse<'_, 'm, P> {
     }
 
     /// The word of a single page of the request.
-    fn held_word(&self, zone: &Zone<'m, P>, trip: Trip) -> Word {
-        let list = list_index(Order(0), trip.migratetype);
+    fn held_word(&self, zone: &Zone<'m, P>, wants: ZoneRequest) -> Word {
+        let list = list_index(Order(0), wants.migratetype);
         match (self, list) {
             (Self::Quota(pageset, _), Some(list)) => pageset.held_word(list),
-            _ => zone.frames().allocated(Order(0), trip.migratetype),
+            _ => zone.frames().allocated(Order(0), wants.migratetype),
         }
     }
 }

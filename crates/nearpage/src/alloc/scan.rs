@@ -4,7 +4,7 @@ use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
 use super::near::hand_out;
 use super::refill::FromPageset;
-use super::wanted::{FirstZone, Trip, Wanted};
+use super::wanted::{FirstZone, Wanted, ZoneRequest};
 use crate::buddy::Buddy;
 use crate::error::LimitOf;
 use crate::frame::{Migratetype, ZoneFrames};
@@ -246,7 +246,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let list = list_index(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
-        match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {
+        match self.alloc_from_pageset(pageset, list, wanted.of_zone(flags)) {
             FromPageset::Block(number) => Some(number),
             FromPageset::Nothing | FromPageset::Busy => None,
         }
@@ -270,7 +270,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         self.platform.touch(zone.published_line(), Access::Write);
-        let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
+        let number = take_block(guard.buddy(), *zone.frames(), wanted.of_zone(flags))?;
         guard.note_taken(wanted.order.pages().0);
         drop(guard);
         self.platform.touch_page(zone.frames().pfn(number), Access::Write);
@@ -294,7 +294,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             number.inspect(|_| self.note_direct(zone, 1, wanted.order))
         };
         reserved(AllocFlags::HIGHATOMIC)
-            .or_else(|| self.take_past_lists(zone, maps, wanted.trip(flags)))
+            .or_else(|| self.take_past_lists(zone, maps, wanted.of_zone(flags)))
             .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
     }
 
@@ -320,12 +320,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// A block from the buddy: from the reserve first for those that it is for, and last for others who cannot
 /// wait. `rmqueue_buddy`, facts 1.7.
-fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u32> {
+fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, wants: ZoneRequest) -> Option<u32> {
     let reserved = |buddy: &mut Buddy, rights| {
-        if trip.flags.intersects(rights) { buddy.alloc_reserved(frames, trip.order) } else { None }
+        if wants.flags.intersects(rights) {
+            buddy.alloc_reserved(frames, wants.order)
+        } else {
+            None
+        }
     };
     reserved(buddy, AllocFlags::HIGHATOMIC)
-        .or_else(|| buddy.alloc(frames, trip.block()))
+        .or_else(|| buddy.alloc(frames, wants.block()))
         .or_else(|| reserved(buddy, AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
 }
 

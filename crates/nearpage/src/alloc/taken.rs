@@ -2,8 +2,7 @@
 //!
 //! A CPU's pagesets are taken by another CPU to drain them, or to let them decay; and, where CPUs own pageblocks, by each free
 //! that goes to the owner's. The operations of such a hold are the blocks that are linked to lists of the pagesets and
-//! unlinked from them; where CPUs own pageblocks with maps, what stands behind the lists counts too, as the most that it may be
-//! ([`super::maps`]). What happens meanwhile under a zone's lock is counted there.
+//! unlinked from them. What happens meanwhile under a zone's lock is counted there.
 //!
 //! Whoever has hold of the pagesets writes the counters.
 

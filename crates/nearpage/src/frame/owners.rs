@@ -1,7 +1,6 @@
 //! Which CPU owns a pageblock, and which owned pageblocks have pieces in the zone's lists.
 //!
-//! Under rules with owners ([`PageblockOwners`](crate::model::PageblockOwners)) nothing is loose, so the entry of a
-//! pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
+//! The entry of a pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
 //! holds a page does not change, except that it may cease: so who frees a page may read it without the lock.
 
 use super::Migratetype;

@@ -11,7 +11,6 @@ pub(crate) mod pieces;
 pub mod serial;
 pub mod sizes;
 pub mod storage;
-pub(crate) mod swing;
 pub mod tuning;
 
 pub use storage::{CountedList, Pop, Push, Storage};

@@ -19,12 +19,12 @@ use core::ops::Range;
 
 use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
-use super::swing::{COLD_MAX, Swing};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
 use super::{ALL_LISTS, COLD, LISTS, list_index, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, PageblockOwners, Platform};
 use crate::places::quota::Quota;
+use crate::places::size::{COLD_MAX, QuotaSize};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
@@ -214,7 +214,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub(crate) fn quota(&self) -> Option<&'m Quota> {
         match P::OWNERS {
             None => self.quota,
-            Some(PageblockOwners::CpusWithMaps) => Some(self.quota.expect(QUOTA_OF_EACH)),
+            Some(PageblockOwners::Quotas) => Some(self.quota.expect(QUOTA_OF_EACH)),
             Some(_) => None,
         }
     }
@@ -526,10 +526,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (tuning, totals)
     }
 
-    /// Notes an allocation and what it left, for rules that want to know. Nothing on storages that are not exact.
+    /// Notes an allocation and what it left, for rules that want to know: not where the CPU has a quota. Nothing on storages that
+    /// are not exact.
     #[inline(always)]
     pub(crate) fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
-        if P::Storage::EXACT && (Tuning::notes_allocs(rules) || rules.counts_unused()) {
+        if P::Storage::EXACT && self.quota().is_none() {
             let mut tuning = self.tuning();
             tuning.before_alloc(rules);
             if popped.frame().is_some() && rules.counts_unused() {
@@ -571,18 +572,18 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
-    /// The most blocks that a list holds where CPUs own pageblocks with maps.
-    pub(crate) fn limit_of(&self, index: usize, swing: Swing) -> u32 {
-        if index == COLD { COLD_MAX } else { swing.list_limit(list_order(index)) }
+    /// The most blocks that a list holds where its CPU has a quota.
+    pub(crate) fn limit_of(&self, index: usize, size: QuotaSize) -> u32 {
+        if index == COLD { COLD_MAX } else { size.list_limit(list_order(index)) }
     }
 
     /// Gives the lists the limits that follow from how much may be kept; nothing while they are closed.
-    pub(crate) fn set_limits(&self, swing: Swing) {
+    pub(crate) fn set_limits(&self, size: QuotaSize) {
         if P::Storage::EXACT || self.zone.is_over_limit() {
             return;
         }
         for (index, list) in self.lists().enumerate() {
-            list.set_limit(self.limit_of(index, swing));
+            list.set_limit(self.limit_of(index, size));
         }
         // A limit may have come meanwhile.
         if self.zone.is_over_limit() {
@@ -592,7 +593,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     fn open(&self, tuning: &Tuning, busy: usize) {
         if let Some(quota) = self.quota {
-            return self.set_limits(quota.swing());
+            return self.set_limits(quota.size());
         }
         let mut left = tuning.high.0;
         for (index, list) in self.lists().enumerate().filter(|(index, _)| *index != busy) {

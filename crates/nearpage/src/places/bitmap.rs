@@ -32,20 +32,36 @@ impl<'m, W: Cell64> Bitmap<'m, W> {
 
     /// Sets a bit; returns whether it was clear.
     pub fn set(&self, at: u32) -> bool {
-        let (word, bit) = place(at);
+        self.set_all(at, place(at).1) != 0
+    }
+
+    /// Sets bits of the word that `at` is in, with one write; returns those that were clear.
+    pub fn set_all(&self, at: u32, bits: u64) -> u64 {
+        let (word, _) = place(at);
         point();
-        let old = self.words[word].set(bit, ORDER);
+        let old = self.words[word].set(bits, ORDER);
         if old == 0 {
             self.hint(word);
         }
-        old & bit == 0
+        bits & !old
     }
 
     /// Clears a bit; returns whether it was set.
     pub fn clear(&self, at: u32) -> bool {
-        let (word, bit) = place(at);
+        self.clear_all(at, place(at).1) != 0
+    }
+
+    /// Clears bits of the word that `at` is in, with one write; returns those that were set.
+    pub fn clear_all(&self, at: u32, bits: u64) -> u64 {
+        let (word, _) = place(at);
         point();
-        self.words[word].clear(bit, ORDER) & bit != 0
+        self.words[word].clear(bits, ORDER) & bits
+    }
+
+    /// The bits from `at` to the end of its word that are set now.
+    pub fn rest(&self, at: u32) -> u64 {
+        let (word, bit) = place(at);
+        self.words[word].load(ORDER) & !(bit - 1)
     }
 
     /// Clears a bit and its neighbour, the one at `at ^ 1`, if both are set; returns whether.
@@ -161,7 +177,25 @@ mod tests {
         for _ in 0..100_000 {
             // Few places, so that words fill and empty.
             let at = random.below(8) as u32 * 2500 + random.below(70) as u32;
-            match random.below(6) {
+            match random.below(8) {
+                6 => {
+                    let some = random.below(u64::MAX) & bitmap.rest(at);
+                    let first = at - at % 64;
+                    let gone = (0..64).filter(|bit| some >> bit & 1 == 1).map(|bit| first + bit);
+                    let gone: Vec<u32> = gone.collect();
+                    assert!(
+                        gone.iter().all(|at| set.remove(at)) && gone.iter().all(|&gone| gone >= at)
+                    );
+                    assert_eq!(bitmap.clear_all(at, some), some);
+                    assert_eq!(bitmap.clear_all(at, some), 0);
+                }
+                7 => {
+                    let some = 0b1011 << (at % 60);
+                    let first = at - at % 64;
+                    let all = (0..64).filter(|bit| some >> bit & 1 == 1);
+                    let new = all.filter(|bit| set.insert(first + bit)).map(|bit| 1 << bit);
+                    assert_eq!(bitmap.set_all(at, some), new.sum::<u64>());
+                }
                 0 | 1 => assert_eq!(bitmap.set(at), set.insert(at)),
                 2 | 3 => assert_eq!(bitmap.clear(at), set.remove(&at)),
                 4 => {

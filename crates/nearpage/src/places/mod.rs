@@ -23,4 +23,5 @@ mod isolation;
 pub mod map;
 pub(crate) mod quota;
 mod reserve;
+pub(crate) mod size;
 pub(crate) mod zone_maps;

@@ -3,8 +3,8 @@
 //! The quota is a word that anybody may take from and add to. All else is hints, for whoever runs on the CPU at the moment:
 //! one that is late or wrong costs a look.
 
+use super::size::QuotaSize;
 use crate::frame::Migratetype;
-use crate::pcp::swing::Swing;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::PageCount;
 
@@ -19,9 +19,9 @@ pub(crate) struct Quota {
     pages: AtomicU64,
     /// The fewest pages since that was last asked.
     least: AtomicU32,
-    /// What [`Swing`] keeps.
+    /// What [`QuotaSize`] keeps.
     size: AtomicU32,
-    visited: AtomicU32,
+    moved: AtomicU32,
     /// Where whole pageblocks are looked for.
     whole: AtomicU32,
     /// Writes to words that all CPUs share: the zone's counter, and its bits.
@@ -43,7 +43,7 @@ impl Quota {
             pages: AtomicU64::new(0),
             least: AtomicU32::new(0),
             size: AtomicU32::new(0),
-            visited: AtomicU32::new(0),
+            moved: AtomicU32::new(0),
             whole: AtomicU32::new(start),
             shared_writes: OwnedCounter::new(),
             fell_back: AtomicBool::new(false),
@@ -105,15 +105,15 @@ impl Quota {
     }
 
     /// How many pages there may be, and since when.
-    pub(crate) fn swing(&self) -> Swing {
-        let (size, visited) = (&self.size, &self.visited);
-        Swing { size: size.load(Ordering::Relaxed), visited: visited.load(Ordering::Relaxed) }
+    pub(crate) fn size(&self) -> QuotaSize {
+        let (size, moved) = (&self.size, &self.moved);
+        QuotaSize { pages: size.load(Ordering::Relaxed), moved: moved.load(Ordering::Relaxed) }
     }
 
-    /// Sets what [`swing`](Self::swing) returns.
-    pub(crate) fn set_swing(&self, swing: Swing) {
-        self.size.store(swing.size, Ordering::Relaxed);
-        self.visited.store(swing.visited, Ordering::Relaxed);
+    /// Sets what [`size`](Self::size) returns.
+    pub(crate) fn set_size(&self, size: QuotaSize) {
+        self.size.store(size.pages, Ordering::Relaxed);
+        self.moved.store(size.moved, Ordering::Relaxed);
     }
 
     /// Whether pages came from pageblocks of other types since this was last asked.

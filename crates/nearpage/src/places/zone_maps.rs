@@ -124,6 +124,19 @@ impl<'m> ZoneMaps<'m> {
     pub(crate) fn map_line(frames: &ZoneFrames<'_>, number: u32) -> *const () {
         frames.map(number).0.as_ptr().cast()
     }
+
+    /// The line of what says that a block is free.
+    pub(crate) fn block_line(
+        &self,
+        frames: &ZoneFrames<'_>,
+        number: u32,
+        order: Order,
+    ) -> *const () {
+        match order < PAGEBLOCK_ORDER {
+            true => Self::map_line(frames, number),
+            false => self.whole.line(number / PAGES),
+        }
+    }
 }
 
 /// For reports: each pageblock as of its own moment.
@@ -223,15 +236,35 @@ impl ZoneMaps<'_> {
 
     /// Makes a block free.
     pub(crate) fn put_block(&self, frames: &ZoneFrames<'_>, number: u32, order: Order, by: &Quota) {
-        if order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number) {
-            for at in number / PAGES..(number + order.pages().0 as u32) / PAGES {
-                // Whoever trims looks at the words of each pageblock.
-                frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
-                self.put_whole(at, by);
-            }
-            return;
+        self.put_blocks(frames, &[number], order, by);
+    }
+
+    /// Makes the first of some blocks free, as many as one write does: pageblocks whose bits are in one word. Returns how many.
+    pub(crate) fn put_blocks(
+        &self,
+        frames: &ZoneFrames<'_>,
+        numbers: &[u32],
+        order: Order,
+        by: &Quota,
+    ) -> usize {
+        let is_whole = |number| order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number);
+        let [first, ..] = *numbers else { return 0 };
+        if !is_whole(first) {
+            self.put_run(frames, first, order.pages().0 as u32, by);
+            return 1;
         }
-        self.put_run(frames, number, order.pages().0 as u32, by);
+        let (word, pageblocks) = (first / PAGES / WORD, order.pages().0 as u32 / PAGES);
+        let in_word = |&&number: &&u32| number / PAGES / WORD == word && is_whole(number);
+        let (mut bits, mut count) = (0_u64, 0);
+        for at in numbers.iter().take_while(in_word).map(|number| number / PAGES) {
+            // Whoever trims looks at the words of each pageblock.
+            (at..at + pageblocks)
+                .for_each(|at| frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER)));
+            bits |= u64::MAX >> (WORD - pageblocks) << (at % WORD);
+            count += 1;
+        }
+        self.put_wholes(word * WORD, bits, by);
+        count
     }
 
     /// Makes adjoining pages free.
@@ -247,9 +280,14 @@ impl ZoneMaps<'_> {
 
     /// Makes a pageblock free of which nothing is.
     pub(crate) fn put_whole(&self, at: u32, by: &Quota) {
-        let was_clear = self.whole.set(at);
+        self.put_wholes(at - at % WORD, 1 << (at % WORD), by);
+    }
+
+    /// Makes pageblocks free whose bits are in the word that begins with `first`.
+    fn put_wholes(&self, first: u32, bits: u64, by: &Quota) {
+        let were_clear = self.whole.set_all(first, bits);
         by.shared_writes.add(1);
-        assert!(was_clear, "freed twice");
+        assert!(were_clear == bits, "freed twice");
     }
 
     pub(crate) fn note_some(&self, frames: &ZoneFrames<'_>, at: u32, by: &Quota) {
@@ -382,21 +420,13 @@ impl ZoneMaps<'_> {
         of: Migratetype,
         by: &Quota,
     ) -> Option<u32> {
-        let mut settled = false;
-        loop {
-            let taken = match order {
-                PAIR => self.take_pair(frames, of, by),
-                _ => self.take_whole(frames, of, by),
-            };
-            if let Some(at) = taken {
-                return Some(at * PAGES);
-            }
-            // A place that a CPU filled and took nothing from is whole, though not yet by its bit.
-            if settled || !self.settle(frames, by) {
-                return None;
-            }
-            settled = true;
-        }
+        let take = || match order {
+            PAIR => self.take_pair(frames, of, by),
+            _ => self.take_whole(frames, of, by),
+        };
+        // A place that a CPU filled and took nothing from is whole, though not yet by its bit.
+        let at = take().or_else(|| if self.settle(frames, by) { take() } else { None })?;
+        Some(at * PAGES)
     }
 
     /// Makes all pageblocks whole that are; returns whether one was.
@@ -420,10 +450,40 @@ impl ZoneMaps<'_> {
         of: Migratetype,
         by: &Quota,
     ) -> Option<u32> {
-        let take = |at| self.whole.clear(at) && self.becomes(frames, at, of, by);
-        let at = self.search_whole(by.whole_from(), take)?;
-        by.set_whole_from(at + 1);
-        Some(at)
+        let mut taken = None;
+        self.take_wholes(frames, of, by, 1, &mut |at| taken = Some(at));
+        taken
+    }
+
+    /// Takes whole pageblocks likewise, up to `most`: those of a word with one write. Tells `each`, and returns how many.
+    pub(crate) fn take_wholes(
+        &self,
+        frames: &ZoneFrames<'_>,
+        of: Migratetype,
+        by: &Quota,
+        most: u32,
+        each: &mut dyn FnMut(u32),
+    ) -> u32 {
+        let (start, mut got) = (by.whole_from(), 0);
+        for (mut from, end) in [(start, self.pageblocks), (0, start)] {
+            while got < most
+                && let Some(at) = self.whole.next(from).filter(|&at| at < end)
+            {
+                let some = lowest(self.whole.rest(at), most - got);
+                let first = at - at % WORD;
+                by.shared_writes.add(1);
+                for at in frames_of(first, self.whole.clear_all(first, some)) {
+                    if self.becomes(frames, at, of, by) {
+                        each(at);
+                        got += 1;
+                        by.set_whole_from(at + 1);
+                    }
+                }
+                // Also past those that others took meanwhile, and those that went back.
+                from = first + (WORD - some.leading_zeros()).max(at % WORD + 1);
+            }
+        }
+        got
     }
 
     /// Takes a pageblock if it is whole, whatever its type; returns whether.
@@ -451,20 +511,27 @@ impl ZoneMaps<'_> {
             if !self.whole.clear_pair(at) {
                 return false;
             }
+            by.shared_writes.add(1);
             let [first, second] = [at & !1, at | 1].map(|at| self.becomes(frames, at, of, by));
             if first != second {
                 self.put_whole(if first { at & !1 } else { at | 1 }, by);
             }
             first && second
         };
-        let at = self.search_whole(by.whole_from(), take)?;
-        Some(at & !1)
+        for (mut from, end) in [(by.whole_from(), self.pageblocks), (0, by.whole_from())] {
+            while let Some(at) = self.whole.next(from).filter(|&at| at < end) {
+                if take(at) {
+                    return Some(at & !1);
+                }
+                from = at + 1;
+            }
+        }
+        None
     }
 
     /// Gives a pageblock that was whole and is the caller's a type, or back if it is isolated or reserved; returns whether it
     /// is the caller's still.
     fn becomes(&self, frames: &ZoneFrames<'_>, at: u32, of: Migratetype, by: &Quota) -> bool {
-        by.shared_writes.add(1);
         let before = frames.pageblock(at * PAGES);
         let is_right = before == of
             || before.is_mergeable() && frames.change_pageblock(at * PAGES, before, of);
@@ -472,19 +539,6 @@ impl ZoneMaps<'_> {
             self.put_whole(at, by);
         }
         is_right
-    }
-
-    /// The first whole pageblock from `from` on, and then from the beginning on, that `take` takes.
-    fn search_whole(&self, from: u32, take: impl Fn(u32) -> bool) -> Option<u32> {
-        for (mut at, end) in [(from, self.pageblocks), (0, from)] {
-            while let Some(found) = self.whole.next(at).filter(|&found| found < end) {
-                if take(found) {
-                    return Some(found);
-                }
-                at = found + 1;
-            }
-        }
-        None
     }
 
     /// A CPU takes pages elsewhere from now on: what is left in its place is for all.
