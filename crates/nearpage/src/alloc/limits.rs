@@ -305,24 +305,31 @@ mod tests {
     }
 
     #[test]
-    fn above_a_soft_limit_trips_wake_reclaim() {
-        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
-            let soft = Limits { hard_bytes: None, soft_bytes: Some(1024 << 12) };
-            allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
-            let wakes = || allocator.platform().wakes.get();
-            // Each takes on its own.
-            let block = Request { order: Order(9), ..PAGE };
-            for _ in 0..2 {
-                allocator.alloc(block).unwrap();
-            }
-            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(1024)));
-            assert_eq!(wakes(), 0);
-            allocator.alloc(block).unwrap();
-            assert_eq!(wakes(), 1);
-            allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
-            assert_eq!(wakes(), 1, "who may not wake it does not");
-            let stats = allocator.node_stats(NodeIndex(0));
-            assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (1, 0));
-        });
+    fn takes_above_a_soft_limit_wake_reclaim() {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
+            let config = Config { model, ..Config::default() };
+            TestMachine::new().node(0, 16384, &[0]).config(config).run(|allocator| {
+                let soft = Limits { hard_bytes: None, soft_bytes: Some(2048 << 12) };
+                allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
+                let in_use = || allocator.in_use(LimitOf::Node(NodeId(0))).unwrap();
+                let wakes = || allocator.platform().wakes.get();
+                let block = Request { order: Order(9), ..PAGE };
+                let mut expected = 0;
+                while in_use() < PageCount(6144) {
+                    let before = in_use();
+                    allocator.alloc(block).unwrap();
+                    expected += u64::from(in_use() > before.max(PageCount(2048)));
+                    assert_eq!(wakes(), expected, "{before:?}");
+                }
+                assert!(expected > 0);
+                // Who may not wake it does not.
+                while in_use() < PageCount(12_288) {
+                    allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
+                }
+                assert_eq!(wakes(), expected);
+                let stats = allocator.node_stats(NodeIndex(0));
+                assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (expected, 0));
+            });
+        }
     }
 }
