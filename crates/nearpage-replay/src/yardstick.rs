@@ -261,7 +261,11 @@ pub(crate) fn ratio_of(answer: &Answer, asked: &Asked) -> f64 {
 /// the rules are one choice of those that it binds.
 pub(crate) fn least_holds(answer: &Answer, asked: &Asked) -> u64 {
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
-    let longest = answer.totals.most_pages_per_hold.unwrap_or(0);
+    let longest = match answer.model.owners {
+        // A claim is a number, whatever it is: the pages come without a hold.
+        PageblockOwners::Quotas => u64::from(u32::MAX),
+        _ => answer.totals.most_pages_per_hold.unwrap_or(0),
+    };
     let own = Limits { kept: most_of_cpu, moved: longest.max(1) };
     fewest_of(&answer.model, asked, class_of(&answer.model), own, true).fewest
 }

@@ -164,7 +164,11 @@ fn kernels_are_compiled_for_their_rules() {
     }
     let error =
         boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).map(|_| ()).expect_err("it is");
-    assert!(error.to_string().contains("Nobody for owners of pageblocks; this host was compiled for Quotas"));
+    assert!(
+        error
+            .to_string()
+            .contains("Nobody for owners of pageblocks; this host was compiled for Quotas")
+    );
 }
 
 /// Frees of what was never managed, is not online, or is free already, by handlers that interrupt whatever their CPU does: each is

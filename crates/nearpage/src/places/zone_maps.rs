@@ -828,8 +828,9 @@ fn take_from_map(
 
 /// The frames of the pages of a word whose first bit is frame `first`.
 pub(crate) fn frames_of(first: u32, pages: u64) -> impl Iterator<Item = u32> {
-    let rest = |&pages: &u64| Some(pages & (pages - 1)).filter(|&rest| rest != 0);
-    core::iter::successors(Some(pages), rest).map(move |pages| first + pages.trailing_zeros())
+    let some = |pages: u64| Some(pages).filter(|&pages| pages != 0);
+    let rest = move |&pages: &u64| some(pages & (pages - 1));
+    core::iter::successors(some(pages), rest).map(move |pages| first + pages.trailing_zeros())
 }
 
 /// Whether a block of an order below that of a pageblock is free in a map.
@@ -875,4 +876,18 @@ fn look(frames: &ZoneFrames<'_>, map: Map<'_>, at: u32, word: usize) -> u64 {
         .filter(|page| free >> page & 1 == 1)
         .filter(is_ours)
         .fold(0, |all, page| all | 1 << page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std_alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn frames_of_a_word() {
+        let all = |pages| frames_of(64, pages).collect::<Vec<_>>();
+        assert_eq!(all(0), [], "others were faster");
+        assert_eq!(all(1 | 1 << 5 | 1 << 63), [64, 69, 127]);
+    }
 }
