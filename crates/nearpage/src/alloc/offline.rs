@@ -78,7 +78,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 Some(_) => zone.take_out(numbers),
                 None => {
                     guard.buddy().take_out(frames, numbers);
-                    let each = by_pageblock(part.clone());
+                    let each = by_pageblock(part);
                     each.for_each(|of| self.disown(&mut guard, frames.number(of.start)));
                 }
             }

@@ -198,7 +198,10 @@ impl ZoneMaps<'_> {
     }
 
     fn is_pair(&self, at: u32) -> bool {
-        at % 2 == 0 && at + 1 < self.pageblocks && self.whole.get(at) && self.whole.get(at + 1)
+        at.is_multiple_of(2)
+            && at + 1 < self.pageblocks
+            && self.whole.get(at)
+            && self.whole.get(at + 1)
     }
 
     /// The free pages of a pageblock of a type, isolated ones too.

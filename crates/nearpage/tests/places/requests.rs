@@ -37,7 +37,7 @@ fn node_of<P: Platform>(
 }
 
 /// The zones that a request from a CPU may use.
-pub fn usable<'z, 'm, P: Platform>(
+pub fn usable<'m, P: Platform>(
     allocator: &PageAllocator<'m, P>,
     private: &BTreeSet<NodeId>,
     cpu: CpuId,

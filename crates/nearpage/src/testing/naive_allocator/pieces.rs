@@ -236,15 +236,17 @@ impl NaiveAllocator {
             }
         }
         // A whole pageblock.
-        if may_claim && got < pages && got + PAGEBLOCK <= room {
-            if let Some(first) = zone.take_pageblock(of) {
-                zone.owners.disown(first);
-                zone.owners.owners.insert(first, asked.cpu);
-                zone.owners.claimed += 1;
-                pageset.add(first, Order(9), of, &zone.owners);
-                got += PAGEBLOCK;
-                has_block = true;
-            }
+        if may_claim
+            && got < pages
+            && got + PAGEBLOCK <= room
+            && let Some(first) = zone.take_pageblock(of)
+        {
+            zone.owners.disown(first);
+            zone.owners.owners.insert(first, asked.cpu);
+            zone.owners.claimed += 1;
+            pageset.add(first, Order(9), of, &zone.owners);
+            got += PAGEBLOCK;
+            has_block = true;
         }
         // Smaller ones.
         while got < fit {
