@@ -87,14 +87,16 @@ impl Cpus {
         work: &(dyn Fn(usize, &Gate) -> Result<(), StepError> + Sync),
     ) -> Result<(), StepError> {
         let gate = &Gate::new(threads);
-        // A thread that gives up must not keep the others waiting.
         let on_cpu = move |number: usize, cpu: CpuId| {
+            let gives_up = GivesUp(gate);
             pin(cpu)?;
-            work(number, gate)
+            work(number, gate)?;
+            std::mem::forget(gives_up);
+            Ok(())
         };
         thread::scope(|scope| {
             let spawn = |(number, &cpu)| {
-                let thread = move || on_cpu(number, cpu).inspect_err(|_| gate.open());
+                let thread = move || on_cpu(number, cpu);
                 thread::Builder::new().spawn_scoped(scope, thread).inspect_err(|_| gate.open())
             };
             let cpus = self.0.iter().cycle().take(threads);
@@ -104,6 +106,15 @@ impl Cpus {
             };
             handles.into_iter().try_for_each(join)
         })
+    }
+}
+
+/// A thread that gives up, or panics, must not keep the others waiting.
+struct GivesUp<'a>(&'a Gate);
+
+impl Drop for GivesUp<'_> {
+    fn drop(&mut self) {
+        self.0.open();
     }
 }
 
@@ -197,6 +208,17 @@ mod tests {
         let here = cpus.run(cpus.count(), |_, _| Ok(unsafe { libc::sched_getcpu() })).unwrap();
         let ids: Vec<u32> = here.into_iter().map(|cpu| cpu as u32).collect();
         assert_eq!(idlist::format(&ids), cpus.list());
+    }
+
+    #[test]
+    fn a_thread_that_panics_keeps_nobody_waiting() {
+        let work = |number: usize, gate: &Gate| {
+            assert!(number > 0, "the first one gives up");
+            gate.wait();
+            Ok(())
+        };
+        let run = || Cpus::allowed().unwrap().run(2, work);
+        assert!(std::panic::catch_unwind(run).is_err());
     }
 
     #[test]

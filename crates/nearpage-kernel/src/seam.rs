@@ -36,9 +36,9 @@ pub unsafe trait Kernel: 'static {
     /// The flags of the heap's requests. `GFP_ATOMIC` never waits, so that interrupt handlers may use the heap, and may go
     /// below the watermark that others leave alone.
     const HEAP_GFP: Gfp = Gfp::ATOMIC;
-    /// Who owns pageblocks: those of nearpage's own rules, which [`Config`](nearpage::Config) has by default. What is for others
-    /// is not compiled, and a model with others is refused. `None` accepts every model.
-    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::CpusWithMaps);
+    /// Who owns pageblocks: as nearpage's own rules have it, which are the default of [`Config`](nearpage::Config). What is for
+    /// others is not compiled, and a model with others is refused. `None` accepts every model.
+    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::Quotas);
     /// Whether a waiter of a page lock may sleep ([`park`](Self::park)); otherwise it spins.
     const PARKS: bool = false;
 

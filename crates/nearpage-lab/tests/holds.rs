@@ -106,7 +106,7 @@ fn scenarios_by_name() {
         let mut scenario = scenario(name);
         match &mut scenario.workload {
             _ if scenario.reference.is_some() => continue,
-            Workload::MemoryHog(work) => work.scale *= 4,
+            Workload::MemoryHog(work) => work.scale *= 2,
             Workload::Patched(all) => {
                 all.messages.iter_mut().for_each(|work| work.messages /= 10);
                 all.lifetimes.iter_mut().for_each(|work| work.count = 1);

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! and lets go after it, in parent and child. Whatever another thread had in its hands at that moment (blocks
-//! that it owns, or a page on its way to or from a list) is nobody's in the child: such pages stay allocated, and
+//! that it owns, or pages on their way between a list, a quota and the maps, at most 128) is nobody's in the child: such pages stay allocated, and
 //! those that it had locked stay locked. Its wait tables are empty in the child: the threads that waited are not there.
 //!
 //! What it costs: a `membarrier` per CPU and memory with restartable sequences, some microseconds. A signal

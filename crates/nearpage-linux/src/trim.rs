@@ -1,6 +1,6 @@
 //! Memory of free blocks goes back to the kernel; addresses and frames stay.
 //!
-//! A trim takes free blocks of a pageblock or more from the buddy, one at a time and from the highest address down. It
+//! A trim takes free blocks of a pageblock or more from a zone, one at a time and from the highest address down. It
 //! empties each by `madvise(MADV_DONTNEED)` without a lock, and puts it back at the tail of its list. So a request misses at
 //! most one block while a trim runs, and a trim holds a zone's lock only while it looks through a section. The memory cannot
 //! shrink while a trim has a block: the block would seem to be in use.
@@ -21,7 +21,6 @@ pub(crate) fn trim_zone<P: Platform>(
     region: &Region,
     growth: &Growth,
 ) -> PageCount {
-    allocator.merge_free_pages(zone.index());
     let kept = zone.marks().high + Order::MAX.pages();
     let to_trim = zone.free_pages().saturating_sub(kept);
     let section = PageCount(SECTION_FRAMES as u64);

@@ -106,6 +106,8 @@ pub(crate) struct Run<'m> {
     /// How long background reclaim works behind a page that it frees; `None`: as long as the trace shows.
     reclaim_ns: Option<u64>,
     tally: Tally,
+    /// Writes to shared words by which the start was arranged.
+    writes_before: u64,
     /// The time of the window's last event.
     end_ns: u64,
     /// Pages that the passes before had from other zones for a watermark.
@@ -170,6 +172,7 @@ impl<'m> Run<'m> {
             reclaim_ns: draw.and_then(Draw::reclaim_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
+            writes_before: core.totals().shared_writes.unwrap_or(0),
             end_ns: survey.end_ns,
             core,
             watermarks_seen: 0,
@@ -516,6 +519,7 @@ impl<'m> Run<'m> {
     /// What the run came to, for comparison with other machines and rules, after [`finish`](Self::finish).
     pub(crate) fn totals(&self) -> Totals {
         let stats = self.core.totals();
+        let writes = stats.shared_writes.map_or(0, |writes| writes - self.writes_before);
         let topology = self.core.topology();
         let flow = self.flows().iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
         let reasons = self.reasons();
@@ -530,7 +534,7 @@ impl<'m> Run<'m> {
             kept_pages_end: Some(kept.at_end),
             longest_hold_ns: Some(self.longest_hold_ns()),
             cpus: Some(self.tally.cpus()),
-            lock_acquisitions: Some(stats.lock_acquisitions),
+            lock_acquisitions: Some(stats.lock_acquisitions + writes),
             most_pages_per_hold: Some(stats.most_pages_per_hold.0),
             refills: flow.refills,
             refill_pages: flow.refill_pages,

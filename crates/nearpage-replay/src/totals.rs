@@ -11,7 +11,8 @@ use serde::Serialize;
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Times that a zone's lock was taken to move pages; `None` for a kernel, whose log does not tell.
+    /// Times that a zone's lock was taken to move pages, and writes to words that all CPUs share under rules that need no lock;
+    /// `None` for a kernel, whose log does not tell.
     pub lock_acquisitions: Option<u64>,
     /// Most pages that moved in one hold; `None` for a kernel.
     pub most_pages_per_hold: Option<u64>,

@@ -187,10 +187,11 @@ pub(crate) fn measure(
     })
 }
 
-/// The class of rules that a model is of. All keep types and orders apart; where CPUs own pageblocks, pages go to another CPU.
+/// The class of rules that a model is of. All keep types and orders apart; of some, pages that one CPU frees serve another without the
+/// zone.
 fn class_of(model: &Model) -> Class {
     match model.owners {
-        PageblockOwners::Cpus | PageblockOwners::CpusWithMaps => Class::Pooled,
+        PageblockOwners::Cpus | PageblockOwners::Quotas => Class::Pooled,
         _ => Class::Lists,
     }
 }
@@ -210,7 +211,7 @@ pub(crate) fn fewest_of(
 /// What binds a model of the fewest holds of its class.
 fn binding(model: &Model, all: Fewest) -> Fewest {
     match model.owners {
-        PageblockOwners::CpusWithMaps => Fewest { fewest: all.fewest - all.forced, forced: 0 },
+        PageblockOwners::Quotas => Fewest { fewest: all.fewest - all.forced, forced: 0 },
         _ => all,
     }
 }
@@ -261,7 +262,11 @@ pub(crate) fn ratio_of(answer: &Answer, asked: &Asked) -> f64 {
 /// the rules are one choice of those that it binds.
 pub(crate) fn least_holds(answer: &Answer, asked: &Asked) -> u64 {
     let most_of_cpu = answer.totals.kept_pages_most_of_cpu.unwrap_or(0);
-    let longest = answer.totals.most_pages_per_hold.unwrap_or(0);
+    let longest = match answer.model.owners {
+        // A claim is a number, whatever it is: the pages come without a hold.
+        PageblockOwners::Quotas => u64::from(u32::MAX),
+        _ => answer.totals.most_pages_per_hold.unwrap_or(0),
+    };
     let own = Limits { kept: most_of_cpu, moved: longest.max(1) };
     fewest_of(&answer.model, asked, class_of(&answer.model), own, true).fewest
 }

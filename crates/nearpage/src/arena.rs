@@ -5,7 +5,7 @@
 
 use core::marker::PhantomData;
 
-use crate::frame::{LoosePages, SectionLists};
+use crate::frame::{MapWords, SectionLists};
 use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -23,7 +23,7 @@ pub unsafe trait AnyBytes {}
 // SAFETY: an array of atomics and atomics: integers of any value.
 unsafe impl AnyBytes for SectionLists {}
 // SAFETY: an array of atomics: integers of any value.
-unsafe impl AnyBytes for LoosePages {}
+unsafe impl AnyBytes for MapWords {}
 // SAFETY: an array of such values.
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
 // SAFETY: an array of structures of atomics: integers of any value.

@@ -12,9 +12,11 @@ use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::page_wait::{Key, WaitersBit};
-use crate::pcp::owned::Owned;
+use crate::pcp::pageset::Pageset;
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{CountedList, Storage, list_order};
+use crate::places::quota::Quota;
+use crate::places::zone_maps::{PAGES, ZoneMaps, isolated_in};
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
 use crate::zone::Zone;
 
@@ -62,6 +64,11 @@ pub enum CheckError {
         counted: PageCount,
         /// Pages found on its lists.
         found: PageCount,
+    },
+    /// A pageblock that is whole, and has free pages of its own in its map.
+    WholeInPart {
+        /// Its first frame.
+        pfn: Pfn,
     },
     /// A pageblock is on the list of those that a CPU owns and that have pieces in the zone, and is not the CPU's, or the
     /// list is broken.
@@ -142,6 +149,9 @@ impl fmt::Display for CheckError {
             Self::PagesetCount { cpu, counted, found } => {
                 write!(f, "CPU {cpu}: {found} pages in a pageset, counted {counted}")
             }
+            Self::WholeInPart { pfn } => {
+                write!(f, "the pageblock at frame {pfn} is whole, and free in part")
+            }
             Self::OwnedBlock { cpu, pfn } => {
                 write!(f, "the pageblock at frame {pfn} is listed as CPU {cpu}'s, and is not")
             }
@@ -220,20 +230,27 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn check_zone(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
         let (node, kind) = (self.topology().node(zone.node()).id, zone.kind());
         let frames = *zone.frames();
-        {
-            let mut guard = zone.lock_from_outside();
-            let buddy = guard.buddy();
-            buddy.check(frames).map_err(|error| CheckError::Buddy { node, kind, error })?;
-            for order in (0..=MAX_ORDER.0).map(Order) {
-                for migratetype in Migratetype::ALL {
-                    for number in buddy.list(frames, order, migratetype) {
-                        mark(&frames, number, order, Place::Free)?;
+        match zone.maps() {
+            Some(maps) => mark_maps(&frames, maps)?,
+            None => {
+                let mut guard = zone.lock_from_outside();
+                let buddy = guard.buddy();
+                buddy.check(frames).map_err(|error| CheckError::Buddy { node, kind, error })?;
+                for order in (0..=MAX_ORDER.0).map(Order) {
+                    for migratetype in Migratetype::ALL {
+                        for number in buddy.list(frames, order, migratetype) {
+                            mark(&frames, number, order, Place::Free)?;
+                        }
                     }
                 }
             }
         }
         self.mark_cached(zone)?;
-        let found = self.sweep(zone)?;
+        let mut found = self.sweep(zone)?;
+        // Free pages for which a CPU has a quota are the CPU's.
+        let quotas = self.quotas_of(zone);
+        found.free = found.free.saturating_sub(quotas);
+        found.cached += quotas;
         let (managed, published) = (zone.managed(), zone.free_pages());
         if found.free.0 + found.cached.0 + found.allocated.0 != managed.0 {
             return Err(CheckError::Total { node, kind, managed, found });
@@ -268,15 +285,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if let Some(pieces) = pageset.pieces() {
                 cached.0 += mark_pieces(zone.frames(), pieces, *cpu)?;
             }
-            if let Some(owned) = pageset.owned() {
-                cached.0 += mark_owned(zone.frames(), owned, *cpu)?;
-            }
-            let counted = pageset.count();
+            let counted = pageset.listed();
             if counted != cached {
                 return Err(CheckError::PagesetCount { cpu: *cpu, counted, found: cached });
             }
         }
         Ok(())
+    }
+
+    /// Pages of a zone that CPUs have quotas for.
+    fn quotas_of(&self, zone: &Zone<'m, P>) -> PageCount {
+        let pagesets = self.cpus().filter_map(|(.., of)| of.get(zone.index().0 as usize));
+        pagesets.filter_map(Pageset::quota).map(Quota::pages).sum()
     }
 
     /// Goes over the zone's frames from block to block and takes the marks away.
@@ -342,37 +362,19 @@ fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u
     Ok(pages)
 }
 
-/// Marks what stands behind the lists of a pageset: pages on their way home, those in the inbox, and what is free in the
-/// pageblocks that the CPU owns. Returns their pages.
-fn mark_owned(frames: &ZoneFrames<'_>, owned: &Owned<'_>, cpu: CpuId) -> Result<u64, CheckError> {
-    let (mut pages, mut result) = (0, Ok(()));
-    let mut note = |number: u32, order: Order| {
-        pages += order.pages().0;
-        if result.is_ok() {
-            result = mark(frames, number, order, Place::Cached);
+/// Marks what is free in maps, and what is isolated and in nobody's hands.
+fn mark_maps(frames: &ZoneFrames<'_>, maps: &ZoneMaps<'_>) -> Result<(), CheckError> {
+    for at in maps.ours() {
+        if maps.is_whole(at) && frames.map(at * PAGES).count() > 0 {
+            return Err(CheckError::WholeInPart { pfn: frames.pfn(at * PAGES) });
         }
-    };
-    owned.for_each_homebound(frames, &mut |number, pages| {
-        (number..number + pages).for_each(|number| note(number, Order(0)));
-    });
-    let mut wrong = None;
-    owned.pageblocks.for_each(frames, &mut |of, first| {
-        let block = frames.free_in_pageblock(first);
-        let is_right = block.owner() == Some(cpu)
-            && block.listed() == Some(of.index())
-            && block.map().count() == block.free()
-            && block.free() > 0;
-        if !is_right {
-            wrong = wrong.or(Some(first));
-        }
+        let (free, captured) = (maps.free_in(frames, at), isolated_in(frames, at));
         for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
-            block.map().heads(order).for_each(|head| note(first + head, order));
+            let heads = free.heads(order).chain(captured.heads(order));
+            { heads }.try_for_each(|head| mark(frames, at * PAGES + head, order, Place::Free))?;
         }
-    });
-    match wrong {
-        Some(first) => Err(CheckError::OwnedBlock { cpu, pfn: frames.pfn(first) }),
-        None => result.map(|()| pages),
     }
+    Ok(())
 }
 
 /// Counts the block that begins at `pfn`, and takes its mark away; returns its pages.

@@ -1,10 +1,11 @@
-//! Page frames: 12 bytes of metadata per page, in sections of 128 MiB.
+//! Page frames: 4 bytes of metadata per page, and 8 more where frames are linked, in sections of 128 MiB.
 //!
 //! ```text
 //! a section   64 bytes          one per pageblock: its migratetype, and whether zones share it
-//!             64 * 76 bytes     one per pageblock: which of its pages are loose, or free under rules with maps; its
-//!                               owner; its neighbours on a list
+//!             64 * 64 bytes     one per pageblock: which of its pages are free under nearpage's own rules
 //!             32768 * 4 bytes   words: state | order | migratetype | lock bits | zone     see `Word`
+//! and where zones or pagesets link frames
+//!             64 * 12 bytes     one per pageblock: its owner under the rules of the RFC of 2026
 //!             32768 * 8 bytes   links: frame numbers, within the zone, of the neighbours on a list
 //! ```
 //!
@@ -27,21 +28,15 @@
 //! of free blocks and allocated blocks are exact. This keeps a refill from touching each frame.
 
 mod free_map;
-mod loose;
-mod owner_word;
 mod owners;
-mod pageblock;
 mod pageblock_list;
+mod per_pageblock;
 pub mod section;
 
-pub(crate) use free_map::FreeMap;
-pub use loose::{Filled, LooseMap, LoosePages};
-pub use owner_word::OwnerWord;
+pub(crate) use free_map::{FreeMap, run_heads};
 pub(crate) use owners::OwnedBlock;
-pub(crate) use pageblock::{Pageblock, first_of};
-pub use section::{
-    PageblockByte, Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames,
-};
+pub use per_pageblock::MapWords;
+pub use section::{Section, SectionFrames, SectionLists, SectionMap, SectionRun, ZoneFrames};
 
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Order, ZoneIndex};
@@ -130,8 +125,8 @@ pub struct Word(u32);
 const ORDER_SHIFT: u32 = 3;
 const TYPE_SHIFT: u32 = 7;
 const ZONE_SHIFT: u32 = 12;
-/// The most zones: a word has 14 bits for one.
-pub(crate) const ZONES_MAX: usize = 1 << 14;
+/// The most zones: a word has 12 bits for one.
+pub(crate) const ZONES_MAX: usize = 1 << 12;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (ZONES_MAX as u32 - 1) << ZONE_SHIFT;
@@ -142,11 +137,11 @@ pub(crate) const WAITERS: u32 = 1 << 11;
 /// An allocated block goes back only if nobody has or wants its lock.
 const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 
-/// Which refill of a CPU's list a page came from, as far as three bits tell ([`Word::with_next_tag`]).
-const TAG_SHIFT: u32 = 29;
-const TAG_MASK: u32 = 0b111 << TAG_SHIFT;
+/// Which refill of a CPU's list an allocated page came from, as far as eight bits tell ([`Word::with_next_tag`]).
+const TAG_SHIFT: u32 = 24;
+const TAG_MASK: u32 = 0xff << TAG_SHIFT;
 /// Tags that are not 0.
-const TAGS: u32 = 7;
+const TAGS: u32 = 255;
 
 const _: () = assert!(crate::units::MAX_ORDER.0 < 16, "an order must fit four bits");
 
@@ -193,15 +188,15 @@ impl Word {
     }
 
     /// What becomes of this word of an allocated block when its holder gives it back, if the order and the type in it
-    /// are known: one instruction.
+    /// are known: two instructions.
     #[inline(always)]
     pub const fn given_back(self, order: Order, migratetype: Migratetype) -> Word {
         let zone = ZoneIndex(0);
         let changed = Word::allocated(order, migratetype, zone).0 ^ Word::cached(order, zone).0;
-        Word(self.0 ^ changed)
+        Word((self.0 ^ changed) & !TAG_MASK)
     }
 
-    /// This word with the next tag, of 1 to 7. Pages that did not come from a pageset's list have 0.
+    /// This word with the next tag, of 1 to 255. Pages that did not come from a pageset's list have 0.
     #[inline]
     pub(crate) const fn with_next_tag(self) -> Word {
         self.with_tag((self.0 >> TAG_SHIFT) % TAGS + 1)
@@ -308,8 +303,8 @@ pub(crate) enum Place {
     Allocated,
 }
 
-/// Marks that the walker leaves in bits 26 and 27 and in the order, and takes away again. A marked word keeps
-/// its state and, since the place of a mark says it, may lose the order that it had.
+/// Marks that the walker leaves in words of pages that are not allocated, where those have their tag, and in the order, and
+/// takes away again. A marked word keeps its state and, since the place of a mark says it, may lose the order that it had.
 mod marks {
     use super::{ORDER_MASK, ORDER_SHIFT, Place, Word};
     use crate::units::Order;
@@ -333,6 +328,7 @@ mod marks {
         /// The mark.
         pub(crate) const fn mark(self) -> Option<(Place, Order)> {
             match (self.0 & MASK) >> SHIFT {
+                _ if matches!(self.state(), super::FrameState::Allocated) => None,
                 FREE => Some((Place::Free, self.order())),
                 CACHED => Some((Place::Cached, self.order())),
                 _ => None,
@@ -343,6 +339,7 @@ mod marks {
         pub(crate) const fn unmarked(self) -> Word {
             match self.state() {
                 super::FrameState::Blank => Word(self.0 & (super::LOCKED | super::WAITERS)),
+                super::FrameState::Allocated => self,
                 _ => Word(self.0 & !MASK),
             }
         }
@@ -396,12 +393,15 @@ impl<'m> WordCell<'m> {
     }
 }
 
+/// Whoever links frames has asked for their links.
+const LINKS_OF_EACH: &str = "each frame has links";
+
 /// The metadata of one page frame, wherever its parts lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'m> {
     word: WordCell<'m>,
-    /// Next and previous, by [`ListEnd`].
-    links: &'m [AtomicU32; 2],
+    /// Next and previous, by [`ListEnd`], where frames are linked.
+    links: Option<&'m [AtomicU32; 2]>,
 }
 
 impl<'m> Frame<'m> {
@@ -451,13 +451,13 @@ impl<'m> Frame<'m> {
     /// [`prev`](Self::prev) for the tail. So lists are written once for both ends.
     #[inline]
     pub fn link(self, end: ListEnd) -> u32 {
-        self.links[end as usize].load(Ordering::Relaxed)
+        self.links.expect(LINKS_OF_EACH)[end as usize].load(Ordering::Relaxed)
     }
 
     /// Sets what [`link`](Self::link) returns.
     #[inline]
     pub fn set_link(self, end: ListEnd, number: u32) {
-        self.links[end as usize].store(number, Ordering::Relaxed);
+        self.links.expect(LINKS_OF_EACH)[end as usize].store(number, Ordering::Relaxed);
     }
 }
 
@@ -522,7 +522,7 @@ mod tests {
             tags[(next.bits() >> TAG_SHIFT) as usize] += 1;
             word = next;
         }
-        assert_eq!(tags, [0, 2, 2, 2, 2, 2, 2, 2]);
+        assert!(tags[0] == 0 && tags[1..].iter().all(|&times| times == 2));
         assert_eq!(Word::BLANK.state(), FrameState::Blank);
         assert!(
             !Word::BLANK.is_allocated(Order(0)) && !Word::BLANK.is_free(Order(0), ZoneIndex(0))

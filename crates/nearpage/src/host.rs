@@ -111,9 +111,9 @@ pub enum PageblockOwners {
     /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
     /// [exact](Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
     Cpus,
-    /// CPUs, as nearpage has it: a pageblock has a map of what is free in it, and passes between its zone and a CPU with all
-    /// of that. What a CPU frees of a pageblock that is another's is gathered and sent to the owner.
-    CpusWithMaps,
+    /// Nobody, and there is no buddy: free pages are bits in maps of their pageblocks, which every CPU sets and takes, and each
+    /// CPU has a quota of how many it may take.
+    Quotas,
 }
 
 /// A host of the core.

@@ -4,12 +4,13 @@
 
 pub use crate::alloc::{CpuPagesets, LockWord, Stillness, StoppedPagesets, ZoneHold};
 pub use crate::buddy::Insertion;
-pub use crate::frame::OwnerWord;
 pub use crate::page_wait::{
     Awaited, Bucket, HeldBucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
 };
-pub use crate::pcp::hold_word::HoldWord;
-pub use crate::pcp::inbox::Inbox;
+pub use crate::places::{
+    bitmap::Bitmap,
+    map::{Map, Put},
+};
 pub use crate::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables, part_for};
 pub use crate::slab::{SlabHeld, SlabParts};
 #[cfg(loom)]

@@ -20,6 +20,7 @@ mod limit;
 mod model;
 mod page_wait;
 mod pcp;
+mod places;
 mod policy;
 mod reason;
 mod single;

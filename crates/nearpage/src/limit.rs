@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A ledger counts them. It is written under zone locks, when pages leave a zone or come back, never on the fast
-//! path; a trip to a zone claims its pages before it takes them, from the node's ledger and then from that of all
+//! path; who takes pages from a zone claims them before, from the node's ledger and then from that of all
 //! nodes. So a hard limit is exact: at no time are more pages out than it allows, but for those that requests with
 //! `__GFP_NOFAIL` took. What it costs: pages that CPUs cache count too. They are drained before a request fails for a
 //! limit, so that callers lack at most what could not be drained at that moment.

@@ -6,7 +6,7 @@ pub use about::UnknownModel;
 
 pub use crate::host::PageblockOwners;
 
-use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
 use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::ZoneInstances;
@@ -63,8 +63,6 @@ pub enum TextLayout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Departures {
-    /// When a single page that comes back is merged with its buddies.
-    pub merging: Merging,
     /// A bulk request takes what a zone has above its watermark, and straight from the zone what the
     /// pageset does not have. Linux takes all from one zone or nothing, through the pageset.
     pub bulk_from_zone: bool,
@@ -84,18 +82,10 @@ impl Departures {
         self
     }
 
-    const NONE: Self = Self {
-        merging: Merging::AtOnce,
-        bulk_from_zone: false,
-        drains_before_failing: false,
-        retries_after_progress: false,
-    };
-    const ALL: Self = Self {
-        merging: Merging::Deferred,
-        bulk_from_zone: true,
-        drains_before_failing: true,
-        retries_after_progress: true,
-    };
+    const NONE: Self =
+        Self { bulk_from_zone: false, drains_before_failing: false, retries_after_progress: false };
+    const ALL: Self =
+        Self { bulk_from_zone: true, drains_before_failing: true, retries_after_progress: true };
 }
 
 /// A host's pages count as movable if they were asked for as movable.
@@ -109,15 +99,6 @@ impl Model {
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
-    }
-
-    /// When single pages are merged: at once where CPUs own pageblocks, else as the departures say.
-    pub(crate) fn merging(&self) -> Merging {
-        match self.owners {
-            PageblockOwners::Cpus => Merging::AtOnce,
-            PageblockOwners::CpusWithMaps => Merging::ByPageblock,
-            PageblockOwners::Nobody => self.departures.merging,
-        }
     }
 
     /// Linux 6.1.
@@ -162,7 +143,7 @@ impl Model {
         ..Self::LINUX_6_12
     };
 
-    /// nearpage's own rules, the default: pageblocks with maps that CPUs own, and sizes that follow the swing of each CPU.
+    /// nearpage's own rules, the default: places and quotas.
     pub const NEARPAGE: Self = Self {
         name: "nearpage",
         movable_min: MovableMin::Small,
@@ -170,18 +151,15 @@ impl Model {
         memoryless_line: MemorylessLine::WithoutSelf,
         memoryless_cpu: MemorylessCpu::NearestMemory,
         fallback: fallback(FallbackModel::Linux6_12),
-        pcp: PcpRules::NEARPAGE,
-        owners: PageblockOwners::CpusWithMaps,
+        // How large a pageset may be; the rest is the quota's.
+        pcp: PcpRules::LINUX_6_12,
+        owners: PageblockOwners::Quotas,
         zonelist_cache: CacheRule::Keyed,
         zone_instances: ZoneInstances::ONE,
         page_lock: PageLockRules::NEARPAGE,
         text_layout: TextLayout::Linux6_18,
         departures: Departures::ALL,
     };
-
-    /// nearpage's own rules of version 0.1: Linux's, with small changes. For comparison.
-    pub const NEARPAGE_0_1: Self =
-        Self { name: "nearpage-0.1", owners: PageblockOwners::Nobody, ..Self::NEARPAGE };
 
     /// Whether `/proc/zoneinfo` has the `promo` mark.
     pub fn prints_promo(&self) -> bool {
@@ -213,9 +191,8 @@ impl Model {
         Self { name: "rfc-2026-owned", owners: PageblockOwners::Cpus, ..Self::LINUX_6_18 };
 
     /// All models, nearpage's own first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::NEARPAGE,
-        Self::NEARPAGE_0_1,
         Self::RFC_2026_OWNED,
         Self::RFC_2023_ZONES,
         Self::LINUX_6_18,

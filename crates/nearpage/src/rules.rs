@@ -1,6 +1,6 @@
 //! The rules, as pure functions and data.
 
-pub use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
+pub use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
 pub use crate::model::{Departures, TextLayout};
 pub use crate::page_wait::{PageLockRules, WaitTables, WaitersBit};
 pub use crate::pcp::tuning::PcpRules;

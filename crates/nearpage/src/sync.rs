@@ -136,6 +136,10 @@ pub trait Cell64 {
     ) -> Result<u64, u64>;
     /// Puts `new` in the place of what was there, and returns that.
     fn swap(&self, new: u64, order: Ordering) -> u64;
+    /// Sets bits; returns what was there before.
+    fn set(&self, bits: u64, order: Ordering) -> u64;
+    /// Clears bits; returns what was there before.
+    fn clear(&self, bits: u64, order: Ordering) -> u64;
 }
 
 impl Cell64 for AtomicU64 {
@@ -158,6 +162,16 @@ impl Cell64 for AtomicU64 {
     #[inline(always)]
     fn swap(&self, new: u64, order: Ordering) -> u64 {
         self.swap(new, order)
+    }
+
+    #[inline(always)]
+    fn set(&self, bits: u64, order: Ordering) -> u64 {
+        self.fetch_or(bits, order)
+    }
+
+    #[inline(always)]
+    fn clear(&self, bits: u64, order: Ordering) -> u64 {
+        self.fetch_and(!bits, order)
     }
 }
 
@@ -195,6 +209,12 @@ impl OwnedCounter {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds, for counters that several threads write at once.
+    #[inline]
+    pub fn add_atomically(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Raises the counter to `n` if it is lower.

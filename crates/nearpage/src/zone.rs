@@ -12,6 +12,7 @@
 //! when it changes: the number of orders that pass the *high* watermark plus the largest reserve. A request
 //! within it passes any check that it could face; a request outside it takes the exact check.
 
+mod counter;
 mod events;
 mod guard;
 
@@ -19,29 +20,30 @@ pub use events::{LockHolds, LockWork, ZoneCounts};
 pub(crate) use events::{WorkCounters, ZoneEvents};
 pub(crate) use guard::ZoneGuard;
 
-use crate::buddy::{Buddy, FallbackRules, Merging};
+use counter::FreeCounter;
+
+use crate::buddy::{Buddy, FallbackRules};
 use crate::frame::{Migratetype, ZoneFrames};
-use crate::host::{Lock, Platform};
+use crate::host::{Lock, PageblockOwners, Platform};
 use crate::limit::Ledger;
 use crate::pcp::tuning::ZoneView;
+use crate::places::zone_maps::ZoneMaps;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{NodeIndex, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind};
+use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind};
 use crate::watermark::{
     AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
 };
 
-/// Written at each change of the free lists, so on a pair of lines of its own: processors fetch the second of a pair with
-/// the first. Only the holder of the lock writes.
+/// Written at each change of the free pages, so on a pair of lines of its own: processors fetch the second of a pair with
+/// the first. Where there are free lists, only the holder of the lock writes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Published {
-    free: AtomicU64,
+    free: FreeCounter,
     /// One more than the largest order with a free block of types 0 to 2; 0 if there is none.
     orders: AtomicU8,
     /// The same for blocks reserved for urgent requests.
     reserved_orders: AtomicU8,
-    /// Pages that requests without rights to reserves cannot have.
-    kept_back: AtomicU64,
     acquisitions: OwnedCounter,
     most_pages: OwnedCounter,
     most_returned: OwnedCounter,
@@ -71,7 +73,12 @@ pub struct Zone<'m, P: Platform> {
     events: ZoneEvents,
     ledgers: Ledgers<'m>,
     buddy: P::Lock<Buddy>,
+    /// Under nearpage's own rules all free pages are here, and none in the buddy.
+    maps: Option<ZoneMaps<'m>>,
 }
+
+/// Under rules with maps each zone has them.
+const HAS_MAPS: &str = "each zone has maps";
 
 impl<P: Platform> core::fmt::Debug for Zone<'_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -115,11 +122,11 @@ impl<'m, P: Platform> Zone<'m, P> {
         span: PfnRange,
         ledgers: Ledgers<'m>,
         rules: FallbackRules,
-        merging: Merging,
+        maps: Option<ZoneMaps<'m>>,
     ) -> Self {
         Self {
             headroom: AtomicU8::new(0),
-            flags: AtomicU8::new(0),
+            flags: AtomicU8::new(if maps.is_some() { COUNTED } else { 0 }),
             kind,
             node,
             frames,
@@ -134,7 +141,8 @@ impl<'m, P: Platform> Zone<'m, P> {
             published: Published::default(),
             events: ZoneEvents::default(),
             ledgers,
-            buddy: P::Lock::new(Buddy::new(rules, merging)),
+            buddy: P::Lock::new(Buddy::new(rules)),
+            maps,
         }
     }
 
@@ -162,6 +170,16 @@ impl<'m, P: Platform> Zone<'m, P> {
         &self.frames
     }
 
+    /// Maps and bits of the free pages, under nearpage's own rules.
+    #[inline(always)]
+    pub(crate) fn maps(&self) -> Option<&ZoneMaps<'m>> {
+        match P::OWNERS {
+            None => self.maps.as_ref(),
+            Some(PageblockOwners::Quotas) => Some(self.maps.as_ref().expect(HAS_MAPS)),
+            Some(_) => None,
+        }
+    }
+
     /// First to last frame, holes included.
     pub fn span(&self) -> PfnRange {
         self.span
@@ -186,19 +204,19 @@ impl<'m, P: Platform> Zone<'m, P> {
         self.frames.pageblock(self.frames.number(pfn))
     }
 
-    /// Free pages in the buddy: those in pagesets are not free.
+    /// Free pages of the zone: those in pagesets, and in quotas of CPUs, are not free.
     #[inline]
     pub fn free_pages(&self) -> PageCount {
-        PageCount(self.published.free.load(Ordering::Relaxed))
+        self.published.free.pages()
     }
 
     /// Pages that requests without rights to reserves cannot have: they lie in pageblocks reserved for urgent
     /// requests.
     pub fn kept_back(&self) -> PageCount {
-        PageCount(self.published.kept_back.load(Ordering::Relaxed))
+        self.published.free.kept_back()
     }
 
-    /// Pages that were given to the buddy.
+    /// Pages that the zone was given.
     pub fn managed(&self) -> PageCount {
         PageCount(self.managed.load(Ordering::Relaxed))
     }
@@ -270,6 +288,16 @@ impl<'m, P: Platform> Zone<'m, P> {
         }
         self.boost.store(boost.0, Ordering::Relaxed);
         true
+    }
+
+    /// Under nearpage's own rules: a request took pages of another type's pageblocks.
+    pub(crate) fn boost_for_fallback(&self, flags: AllocFlags) {
+        if self.raise_boost(1) {
+            self.publish_headroom();
+            if flags.contains(AllocFlags::KSWAPD) {
+                self.put(BOOSTED, true);
+            }
+        }
     }
 
     /// Whether a request boosted the watermarks since this was last asked.
@@ -355,10 +383,15 @@ impl<'m, P: Platform> Zone<'m, P> {
     ) -> bool {
         let mut check = self.check(order, flags, kind);
         check.free.0 = check.free.0.saturating_add(more.0);
-        watermark_ok(&check, self.has_blocks())
+        match self.maps() {
+            Some(maps) if order > Order(0) => {
+                watermark_ok(&check, |order, of| maps.has_block(&self.frames, order, of))
+            }
+            _ => watermark_ok(&check, self.has_blocks()),
+        }
     }
 
-    fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
+    pub(crate) fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
         WatermarkCheck {
             free: self.free_pages(),
             free_high_atomic: self.kept_back(),
@@ -373,8 +406,11 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// Whether there is a free block of an order and type. Only the largest order is published: whether a
     /// block is large enough needs no more.
     fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
-        let orders = self.published.orders.load(Ordering::Relaxed);
-        let reserved_orders = self.published.reserved_orders.load(Ordering::Relaxed);
+        // Where there are maps, only the search for a block tells what is free.
+        let any = self.maps().map(|_| ORDERS as u8);
+        let orders = any.unwrap_or_else(|| self.published.orders.load(Ordering::Relaxed));
+        let reserved_orders =
+            any.unwrap_or_else(|| self.published.reserved_orders.load(Ordering::Relaxed));
         move |order, migratetype| {
             order.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
         }

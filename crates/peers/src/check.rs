@@ -219,9 +219,7 @@ mod tests {
             row(Bench::Pair, "glibc", 1, 1, 90.0),
             row(Bench::Order9Pair, "nearpage", 1, 1, 4.0),
             row(Bench::Cross, "nearpage", 2, 1, 10.0),
-            row(Bench::Cross, "nearpage-0.1", 2, 1, 10.0),
             row(Bench::Cross, "snmalloc", 2, 1, 40.0),
-            row(Bench::Pair, "nearpage-0.1", 1, 1, 3.0),
             row(Bench::Pair, "bare-stacks", 1, 1, 1.0),
             row(Bench::Pair, "bare-stacks", 2, 1, 1.0),
         ];
@@ -229,7 +227,6 @@ mod tests {
             rows.push(row(bench, "nearpage", 1, 200_000, 4.0));
             rows.push(row(bench, "nearpage", 2, 200_000, 4.4));
             rows.push(row(bench, "bitmap-allocator", 1, 200_000, 17.0));
-            rows.push(row(bench, "nearpage-0.1", 1, 200_000, 8.0));
             rows.push(row(bench, "bare-stacks", 1, 200_000, 1.0));
             rows.push(row(bench, "bare-stacks", 2, 200_000, 1.1));
         }
@@ -237,7 +234,6 @@ mod tests {
             rows.push(row(Bench::SingleAlloc, "nearpage", 1, n, 3.0));
             rows.push(row(Bench::SingleFree, "nearpage", 1, n, 3.0));
             for bench in [Bench::BulkAlloc, Bench::BulkFree] {
-                rows.push(row(bench, "nearpage-0.1", 1, n, 0.5));
                 for threads in 1..=2 {
                     rows.push(row(bench, "nearpage", threads, n, 0.5));
                     rows.push(row(bench, "bare-stacks", threads, n, 0.5));
@@ -293,27 +289,20 @@ mod tests {
             (with(3.5, is(Bench::Pair, "snmalloc", 1)), &["pair-peer"]),
             (with(7.9, is(Bench::Fill, "bitmap-allocator", 1)), &["fill-peer"]),
             (with(5.9, is(Bench::FreeLifo, "bitmap-allocator", 1)), &["free-lifo-peer"]),
-            (with(2.7, is(Bench::FreeRandom, "bitmap-allocator", 1)), &["free-random-peer"]),
+            (
+                with(1.9, is(Bench::FreeRandom, "bitmap-allocator", 1)),
+                &["free-random-peer", "free-random-bitmap"],
+            ),
             (with(4.0, is(Bench::Pair, "nearpage", 2)), &["two-threads-pair"]),
             (with(0.7, is(Bench::BulkFree, "nearpage", 2)), &["two-threads-bulk"]),
             (with(7.3, is(Bench::FreeLifo, "nearpage", 2)), &["two-threads-fill"]),
-            (with(1.6, slow_large), &["bulk-0.1", "bulk-single", "bulk-flat"]),
+            (with(1.6, slow_large), &["bulk-single", "bulk-flat"]),
         ];
         for (rows, expected) in breaks {
             assert_eq!(missed(&rows), expected);
         }
         let small = |row: &Row| is(Bench::BulkFree, "nearpage", 1)(row) && row.n == 3;
         assert_eq!(missed(&with(3.7, small)), ["bulk-small"]);
-        for (bench, threads, before, must) in [
-            (Bench::Pair, 1, 2.9, "pair-0.1"),
-            (Bench::Fill, 1, 3.8, "fill-0.1"),
-            (Bench::FreeLifo, 1, 3.8, "free-lifo-0.1"),
-            (Bench::FreeRandom, 1, 4.9, "free-random-0.1"),
-            (Bench::Cross, 2, 9.5, "cross-0.1"),
-            (Bench::BulkFree, 1, 0.47, "bulk-0.1"),
-        ] {
-            assert_eq!(missed(&with(before, is(bench, "nearpage-0.1", threads))), [must]);
-        }
         assert_eq!(missed(&with(19.0, is(Bench::Cross, "snmalloc", 2))), ["cross-peer"]);
         assert_eq!(missed(&with(9.1, is(Bench::Order9Pair, "nearpage", 1))), ["order9"]);
         assert_eq!(missed(&with(30.1, is(Bench::Pair, "nearpage-locked", 1))), ["locked-pair"]);

@@ -95,7 +95,6 @@ struct MallocArguments {
 ///
 /// `harness-floor` is not an allocator: its rows are what the measuring itself costs. Nor is `bare-stacks`: each thread has
 /// a stack of its own pages, and writes a word of each. What it takes more with two threads is the machine's doing.
-/// `nearpage-0.1` is nearpage with its rules before these.
 #[derive(Args)]
 struct PagesArguments {
     /// Writes JSON instead of tables.

@@ -1,9 +1,8 @@
-//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, `nearpage-0.1` with its rules before these, the
-//! bound `rseq-limit`, and the facts that are not a time per page.
+//! nearpage itself: `nearpage`, `nearpage-locked`, `nearpage-hardened`, the bound `rseq-limit`, and the facts that are not a time per page.
 
 use std::time::Instant;
 
-use nearpage::{Gfp, Model, Order, Pfn, Request};
+use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::internals::BareLists;
 use nearpage_linux::{Memory, MemoryBuilder, StorageInUse};
 
@@ -22,7 +21,6 @@ pub fn all() -> Vec<Entry> {
         Entry { name: "nearpage", build: || build(builder()?) },
         Entry { name: "nearpage-locked", build: || build(builder()?.use_rseq(false)) },
         Entry { name: "nearpage-hardened", build: || build(builder()?.hardened(true)) },
-        Entry { name: "nearpage-0.1", build: || build(builder()?.model(Model::NEARPAGE_0_1)) },
         Entry { name: "rseq-limit", build: build_limit },
         Entry { name: "bare-stacks", build: || Ok(enlist(BareStacks::new())) },
     ]
@@ -30,13 +28,7 @@ pub fn all() -> Vec<Entry> {
 
 /// Those that fill [`LARGE_PAGES`] at most.
 pub fn large() -> Vec<Entry> {
-    vec![
-        Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) },
-        Entry {
-            name: "nearpage-0.1",
-            build: || build_of(builder()?.model(Model::NEARPAGE_0_1), LARGE_PAGES),
-        },
-    ]
+    vec![Entry { name: "nearpage", build: || build_of(builder()?, LARGE_PAGES) }]
 }
 
 /// A memory as the environment asks for it.

@@ -97,7 +97,7 @@ impl Role {
     /// The role of the allocator called `name`.
     pub fn of(name: &str) -> Role {
         match name {
-            "nearpage" | "nearpage-locked" | "nearpage-hardened" | "nearpage-0.1" => Role::Nearpage,
+            "nearpage" | "nearpage-locked" | "nearpage-hardened" => Role::Nearpage,
             "rseq-limit" | "bare-stacks" | "harness-floor" => Role::Limit,
             "dpdk" => Role::Pool,
             _ => Role::Peer,

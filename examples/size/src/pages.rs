@@ -48,7 +48,7 @@ pub fn allocator(
     let mut boot = unsafe { memory.begin::<Mine>(machine, ADDRESS_MAP)? };
     let config = Config::new();
     #[cfg(feature = "plain")]
-    let config = config.with_model(Model::NEARPAGE_0_1);
+    let config = config.with_model(Model::LINUX_6_18);
     let pages = boot.pages(config)?;
     let deferred = boot.finish(pages, 128 << 20)?;
     Ok((pages, deferred))

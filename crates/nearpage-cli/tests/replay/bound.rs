@@ -7,14 +7,13 @@ use serde_json::Value;
 
 use super::{nearpage, shipped, stdout, trace, unpack_shipped};
 
-const MODELS: [&str; 9] = [
+const MODELS: [&str; 8] = [
     "linux-6.1",
     "linux-6.6",
     "series-2023",
     "linux-6.12",
     "linux-6.18",
     "nearpage",
-    "nearpage-0.1",
     "rfc-2023-zones",
     "rfc-2026-owned",
 ];
@@ -108,7 +107,10 @@ fn what_is_kept_is_what_the_pagesets_have() {
         let pages = totals["most_pages_per_hold"].as_u64().unwrap() as f64;
         // By `bench/pages.txt`, if they were taken, and if they came back.
         let [taken, returned] = [0.7, 2.7].map(|ns| 33.2 + ns * pages);
-        assert!((taken..=returned).contains(&longest), "{model}: {longest} ns, {pages} pages");
+        // Rules of our own hold no lock.
+        let is_none = model == "nearpage" && longest == 0.0 && pages == 0.0;
+        let is_one = (taken..=returned).contains(&longest);
+        assert!(is_none || is_one, "{model}: {longest} ns, {pages} pages");
     }
 }
 

@@ -40,6 +40,7 @@ unsafe impl Kernel for Played {
     const HARDENED: bool = true;
 
     fn this_cpu() -> CpuId {
+        moment();
         CpuId(CPU.get())
     }
 
@@ -55,7 +56,9 @@ unsafe impl Kernel for Played {
         moment();
     }
 
+    /// Asked between a look at a quota and the claim that follows.
     fn now_ns() -> u64 {
+        moment();
         0
     }
 

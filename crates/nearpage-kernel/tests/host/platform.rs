@@ -108,7 +108,6 @@ fn stress_on<K: Kernel, S: ObjectStorage + Sync + 'static>(pages: &'static Pages
             });
         }
     });
-    // By try-lock, they come only when a zone's lock goes, and few trips are made there.
     let interrupts = INTERRUPTS.load(Ordering::Relaxed) - before;
     assert!(interrupts > 100, "{interrupts} interrupts came");
     for (block, order) in mail.into_inner().expect("nobody panicked") {
@@ -144,14 +143,14 @@ fn all_cpus_by_try_lock() {
 #[test]
 fn kernels_are_compiled_for_their_rules() {
     let _machine = alone();
-    let by = [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::RFC_2026_OWNED];
+    let by = [Model::NEARPAGE, Model::LINUX_6_18, Model::RFC_2026_OWNED];
     for model in by {
         let refused = |known| {
             let asked = model.owners;
             (asked != known).then_some(BuildError::OtherOwners { asked, known })
         };
         let booted = boot_by::<Played, ByRings<Played>>(model);
-        assert_eq!(booted.err(), refused(PageblockOwners::CpusWithMaps));
+        assert_eq!(booted.err(), refused(PageblockOwners::Quotas));
         match boot_by::<PlayedByNobody, ByRings<PlayedByNobody>>(model) {
             Ok(pages) => stress_on(pages),
             Err(error) => assert_eq!(Some(error), refused(PageblockOwners::Nobody)),
@@ -165,7 +164,11 @@ fn kernels_are_compiled_for_their_rules() {
     }
     let error =
         boot_by::<Played, ByRings<Played>>(Model::LINUX_6_12).map(|_| ()).expect_err("it is");
-    assert!(error.to_string().contains("owned by Nobody; this host was compiled for CpusWithMaps"));
+    assert!(
+        error
+            .to_string()
+            .contains("Nobody for owners of pageblocks; this host was compiled for Quotas")
+    );
 }
 
 /// Frees of what was never managed, is not online, or is free already, by handlers that interrupt whatever their CPU does: each is

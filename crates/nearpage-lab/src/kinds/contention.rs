@@ -406,7 +406,7 @@ fn compare(
                 report.hold(what, found as f64, found <= most);
             }
             // They pass with all that is free in them: operations are bounded.
-            PageblockOwners::CpusWithMaps => {
+            PageblockOwners::Quotas => {
                 let found = counts.most_operations;
                 let what = format!("{name}: operations in a hold of a lock, at most 256");
                 report.hold(what, found as f64, found <= 256);

@@ -31,7 +31,7 @@ fn machine() -> HostMachine {
 /// Runs a test on memory of each kind, and checks that all its pages are free or cached after.
 fn on_each(test: impl Fn(&Memory)) {
     let storages = [(true, false), (true, true), (false, false), (false, true)];
-    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    let models = [Model::LINUX_6_18, Model::NEARPAGE];
     for ((use_rseq, hardened), model) in
         storages.into_iter().flat_map(|storage| models.map(|model| (storage, model)))
     {

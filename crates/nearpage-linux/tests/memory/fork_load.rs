@@ -135,7 +135,7 @@ fn children_of_a_busy_process_go_on() {
 fn children_go_on_where_nobody_owns_pageblocks() {
     alone("fork_load::children_go_on_where_nobody_owns_pageblocks", || {
         for use_rseq in [true, false] {
-            let memory = memory_under(Model::NEARPAGE_0_1, use_rseq);
+            let memory = memory_under(Model::LINUX_6_18, use_rseq);
             let forks = fork_under_load(&memory);
             println!("{forks} forks, {}", memory.storage());
             memory.drain_all().unwrap();

@@ -252,7 +252,7 @@ fn nothing_is_lost_while_memory_and_cpus_come_and_go() {
         let seconds = seconds.map_or(1, |text| {
             text.parse().expect("NEARPAGE_HOTPLUG_SECONDS is a number of seconds")
         });
-        for model in [Model::NEARPAGE_0_1, Model::NEARPAGE] {
+        for model in [Model::LINUX_6_18, Model::NEARPAGE] {
             run(model, true, Duration::from_secs(seconds));
             run(model, false, Duration::from_secs(seconds.min(10)));
         }

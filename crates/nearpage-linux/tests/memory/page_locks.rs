@@ -32,7 +32,7 @@ fn memories() -> Vec<Memory> {
     rules
         .enumerate()
         .map(|(at, page_lock)| {
-            let model = if at < 3 { Model::NEARPAGE_0_1 } else { Model::NEARPAGE };
+            let model = if at < 3 { Model::LINUX_6_18 } else { Model::NEARPAGE };
             let model = model.with(|changed| changed.page_lock = page_lock);
             builder().use_rseq(at % 2 == 0).hardened(at % 3 == 0).model(model).build().unwrap()
         })

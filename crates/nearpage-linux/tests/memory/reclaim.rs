@@ -171,8 +171,12 @@ fn the_thread_works_where_the_watermark_refuses() {
         }
         assert!(free > low, "{free} pages are free, low is {low}");
         let left = free.0 - low.0;
-        let order = Order((63 - left.leading_zeros()).min(9) as u8);
-        held.push((memory.alloc_frames(Request { order, ..request }).unwrap(), order));
+        // The largest block that there is of what is left.
+        let orders = (0..=(63 - left.leading_zeros()).min(9) as u8).rev().map(Order);
+        let block = { orders }.find_map(|order| {
+            Some((memory.alloc_frames(Request { order, ..request }).ok()?, order))
+        });
+        held.push(block.unwrap());
     }
     assert_eq!(cache.asked.load(Ordering::Relaxed), 0);
     // No page is taken above the mark, and the thread is woken.
@@ -472,7 +476,7 @@ fn explicit_huge_pages_or_an_error() {
 fn pages_at_hand_are_handed_out_below_the_watermarks() {
     /// So many stay in the pageset of a zone that is below its watermarks.
     const AT_HAND: usize = 2;
-    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    let models = [Model::LINUX_6_18, Model::NEARPAGE];
     for (model, use_rseq) in models.into_iter().flat_map(|model| [(model, true), (model, false)]) {
         let memory = builder().model(model).use_rseq(use_rseq).build().unwrap();
         stay_on_this_cpu();
@@ -503,7 +507,7 @@ fn pages_at_hand_are_handed_out_below_the_watermarks() {
             held.extend(pages);
         }
         // Where CPUs own pageblocks, what is behind a list is looked for at a visit.
-        if model == Model::NEARPAGE_0_1 {
+        if model == Model::LINUX_6_18 {
             assert_eq!(lock_holds(), before, "nobody went to the zone");
         }
         assert!(memory.alloc_frames(request).is_err(), "a watermark keeps the rest");

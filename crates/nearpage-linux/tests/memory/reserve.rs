@@ -198,7 +198,7 @@ fn owners_of_pageblocks_leave_the_min_mark_whole() {
 /// mark together, before one of them had the zone's lock.
 #[test]
 fn the_rules_of_0_1_miss_the_min_mark_in_all_storages() {
-    let missed = missed(Model::NEARPAGE_0_1);
+    let missed = missed(Model::LINUX_6_18);
     println!("{}", missed.join("\n"));
     for storage in STORAGES {
         for ask in [PAGE, Ask::Block(Order(9)), Ask::Bulk] {

@@ -201,7 +201,7 @@ fn move_pages_denied() {
 fn rseq_denied() {
     const DENIED: &str = "NEARPAGE_TEST_DENIED";
     if std::env::var_os(DENIED).is_some() {
-        for model in [Model::NEARPAGE_0_1, Model::NEARPAGE] {
+        for model in [Model::LINUX_6_18, Model::NEARPAGE] {
             let memory = small().model(model).build().unwrap();
             work(&memory);
             assert!(matches!(memory.storage(), StorageInUse::LockedBecause(_)));
@@ -274,7 +274,7 @@ fn memory_limited() {
 fn cpus_beyond_the_topology() {
     alone("sandbox::cpus_beyond_the_topology", || {
         in_child(|| {
-            let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+            let models = [Model::LINUX_6_18, Model::NEARPAGE];
             for (use_rseq, model) in
                 [true, false].into_iter().flat_map(|rseq| models.map(|model| (rseq, model)))
             {

@@ -109,7 +109,7 @@ fn plug(slab: &SlabAllocator<'_>, cache: &KmemCache<'_>, leaving: &AtomicBool) -
 
 #[test]
 fn a_node_is_emptied_and_refilled_while_threads_allocate() {
-    let models = [Model::NEARPAGE_0_1, Model::NEARPAGE];
+    let models = [Model::LINUX_6_18, Model::NEARPAGE];
     for (use_rseq, model) in
         [true, false].into_iter().flat_map(|use_rseq| models.map(|model| (use_rseq, model)))
     {

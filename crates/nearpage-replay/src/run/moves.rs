@@ -5,7 +5,7 @@ use nearpage::{CpuId, Order};
 
 use crate::events::Actor;
 use crate::flow::{Bursts, Flow};
-use crate::machine::Core;
+use crate::machine::{Core, CoreZone};
 use crate::old::OldLists;
 
 /// Refills and drains of a run.
@@ -17,7 +17,7 @@ pub(crate) struct Moves {
     pub(crate) known_flows: Vec<Flow>,
     bursts: Bursts,
     known_bursts: Bursts,
-    /// By zone: acquisitions of its lock when its pagesets were last looked at.
+    /// By zone: holds of its lock when its pagesets were last looked at.
     holds_seen: Vec<u64>,
     /// By CPU and zone.
     pagesets: Vec<Seen>,
@@ -36,6 +36,11 @@ struct Seen {
     old: OldLists,
 }
 
+/// Holds of a zone's lock that moved pages, or what there is in their place.
+fn holds<'m>(core: &Core<'m>, zone: &CoreZone<'m>) -> u64 {
+    zone.holds().acquisitions + core.shared_writes(zone).unwrap_or(0)
+}
+
 impl Moves {
     /// For CPUs whose numbers are below `cpu_limit`. Nothing has moved yet.
     pub(crate) fn new(core: &Core<'_>, cpu_limit: usize) -> Moves {
@@ -45,7 +50,7 @@ impl Moves {
             known_flows: vec![Flow::default(); zones],
             bursts: Bursts::default(),
             known_bursts: Bursts::default(),
-            holds_seen: core.zones().iter().map(|zone| zone.holds().acquisitions).collect(),
+            holds_seen: core.zones().iter().map(|zone| holds(core, zone)).collect(),
             pagesets: vec![Seen::default(); cpu_limit * zones],
         }
     }
@@ -58,7 +63,7 @@ impl Moves {
     /// Counts what moved since the last look. `list` is the list that was asked for pages.
     pub(crate) fn note(&mut self, core: &Core<'_>, actor: Actor, list: Option<usize>) {
         for (zone, core_zone) in core.zones().iter().enumerate() {
-            let holds = core_zone.holds().acquisitions;
+            let holds = holds(core, core_zone);
             if self.holds_seen[zone] != holds {
                 self.holds_seen[zone] = holds;
                 self.note_zone(core, actor, zone, list);

@@ -137,6 +137,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By zone index; several zones may share one.
     pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
     pub(super) page_shift: u32,
+    /// Whether a slab allocator may be made on it.
+    pub(crate) objects: bool,
 }
 
 impl<P: Platform> core::fmt::Debug for PageAllocator<'_, P> {
@@ -258,15 +260,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         cpu.is_on().then_some(cpu)
     }
 
-    /// Whether CPUs own pageblocks with maps.
+    /// Whether CPUs have quotas, and zones maps.
     #[inline(always)]
     pub(super) fn has_maps(&self) -> bool {
-        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::CpusWithMaps
+        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::Quotas
     }
 
-    /// This CPU's pageset for a zone, where CPUs own pageblocks with maps.
+    /// This CPU's pageset for a zone, where CPUs have quotas.
     #[inline]
-    pub(super) fn owned_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
+    pub(super) fn quota_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
         if !self.has_maps() {
             return None;
         }

@@ -6,12 +6,12 @@
 use super::allocator::PageAllocator;
 use crate::buddy::{BlockRequest, Fragmentation, Insertion};
 use crate::error::FreeError;
-use crate::frame::{Frame, FreeMap, Migratetype, first_of};
+use crate::frame::{Frame, Migratetype};
 use crate::host::Platform;
 use crate::pcp::list_index;
 use crate::pcp::pageset::OnCpu;
 use crate::pcp::tuning::Tuning;
-use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex, ZoneKind};
+use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex, ZoneKind};
 use crate::watermark::Marks;
 use crate::zone::Zone;
 
@@ -30,8 +30,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<Pfn> {
         let zone = self.zones[zone.0 as usize];
         let frames = *zone.frames();
-        let request = BlockRequest { order, migratetype, fragmentation: Fragmentation::Allowed };
-        let number = zone.lock_from_outside().buddy().alloc(frames, request)?;
+        let number = match zone.maps() {
+            Some(maps) => zone.take_apart(&self.platform, maps, order, migratetype)?,
+            None => {
+                let fragmentation = Fragmentation::Allowed;
+                let request = BlockRequest { order, migratetype, fragmentation };
+                zone.lock_from_outside().buddy().alloc(frames, request)?
+            }
+        };
         frames.word(number).set(frames.allocated(order, migratetype));
         Some(frames.pfn(number))
     }
@@ -46,18 +52,17 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.take_back(frame.cell(), zone.frames().cached(order), pfn, order)?;
         let frames = *zone.frames();
         let number = frames.number(pfn);
-        loop {
-            let mut guard = zone.lock_from_outside();
-            if order >= PAGEBLOCK_ORDER || frames.free_in_pageblock(number).owner().is_none() {
-                guard.buddy().free(frames, number, order, at);
-                return Ok(());
+        self.bring_to_zone(zone, number, order, at);
+        Ok(())
+    }
+
+    fn bring_to_zone(&self, zone: &Zone<'m, P>, number: u32, order: Order, at: Insertion) {
+        match zone.maps() {
+            Some(maps) => {
+                maps.put_block(zone.frames(), number, order, maps.outside());
+                zone.give_pages(&self.platform, order.pages().0);
             }
-            drop(guard);
-            // Where CPUs own pageblocks with maps, it is not the zone's.
-            let (first, pages) = (first_of(number), order.pages().0 as u32);
-            if self.send_map(zone, first, FreeMap::of(number - first..number - first + pages)) {
-                return Ok(());
-            }
+            None => zone.lock_from_outside().buddy().free(*zone.frames(), number, order, at),
         }
     }
 
@@ -108,7 +113,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let zone = self.zones[zone.0 as usize];
         assert!(zone.span().contains(pfn), "a frame of the zone");
         let frames = *zone.frames();
-        zone.lock_from_outside().buddy().set_pageblock_type(frames, frames.number(pfn), migratetype)
+        let number = frames.number(pfn);
+        match zone.maps() {
+            Some(maps) => zone.set_pageblock_type(maps, number, migratetype),
+            None => {
+                let mut guard = zone.lock_from_outside();
+                guard.buddy().set_pageblock_type(frames, number, migratetype)
+            }
+        }
     }
 
     /// Moves a block of the caller's to the cold end of a pageset's list for `migratetype`; returns whether there was
@@ -136,7 +148,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 self.while_stopped(cpu, |_| true, append) == Ok(1)
             });
         if !cached {
-            zone.lock_from_outside().buddy().free(frames, number, order, Insertion::Usual);
+            self.bring_to_zone(zone, number, order, Insertion::Usual);
         }
         Ok(cached)
     }

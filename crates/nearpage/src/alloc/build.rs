@@ -29,7 +29,7 @@ pub fn metadata_size<P: Platform>(
     node: NodeIndex,
 ) -> Result<usize, BuildError> {
     let topology = topology.with_instances(config.model.zone_instances);
-    Ok(Plan::new(&topology)?.with_owners(config.model.owners).need::<P>(node).bytes())
+    Ok(Plan::new(&topology)?.with(config).need::<P>(node).bytes())
 }
 
 fn check_owners<P: Platform>(asked: PageblockOwners) -> Result<(), BuildError> {
@@ -67,7 +67,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         settings.check().map_err(BuildError::Setting)?;
         check_owners::<P>(config.model.owners)?;
         let topology = topology.with_instances(config.model.zone_instances);
-        let plan = Plan::new(&topology)?.with_owners(config.model.owners);
+        let plan = Plan::new(&topology)?.with(&config);
         let need = |node| plan.need::<P>(node).bytes();
         let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
@@ -100,6 +100,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             state: &state[0],
             wait_tables: parts.wait_tables,
             page_shift: config.page_shift,
+            objects: config.objects,
         })
     }
 }

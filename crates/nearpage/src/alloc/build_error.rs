@@ -54,6 +54,8 @@ pub enum BuildError {
     },
     /// The page allocator has a slab allocator already, or had one: objects of two could not be told apart.
     SecondSlab,
+    /// The page allocator was made without objects ([`Config::without_objects`](crate::Config::without_objects)).
+    WithoutObjects,
     /// More places for caches were asked for than there are numbers for caches.
     TooManyCaches {
         /// Places asked for.
@@ -86,7 +88,10 @@ impl fmt::Display for BuildError {
             Self::Setting(error) => error.fmt(f),
             Self::OtherOwners { asked, known } => write!(
                 f,
-                "the model has pageblocks owned by {asked:?}; this host was compiled for {known:?} (`Platform::OWNERS`)"
+                "the model has {asked:?} for owners of pageblocks; this host was compiled for {known:?} (`Platform::OWNERS`)"
+            ),
+            Self::WithoutObjects => f.write_str(
+                "the page allocator was made without objects; one made with them is accepted",
             ),
             Self::SecondSlab => {
                 f.write_str("the page allocator has, or had, a slab allocator; it can have one")

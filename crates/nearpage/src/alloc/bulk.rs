@@ -1,24 +1,24 @@
 //! Many order-0 pages at once. Reference: the 2017 bulk page allocator; facts 8.
 //!
-//! One walk of the zonelist, one look at the watermark, one trip to the pageset that copies straight into
-//! the caller's array, and few holds of the zone's lock, each bounded: one for whole pageblocks, one for a refill or a visit,
-//! one for what is lacking then. The contract is partial success: a caller who needs all pages asks again.
+//! One walk of the zonelist, one look at the watermark, one look into the pageset that copies straight into
+//! the caller's array; then what is lacking by refills, as Linux has it, or, under nearpage's own rules, straight out of maps.
+//! The contract is partial success: a caller who needs all pages asks again.
 
 use super::allocator::PageAllocator;
 use super::near::{Near, hand_out};
 use super::pageblocks;
-use super::refill::{FromPageset, Runs};
+use super::refill::FromPageset;
 use super::request::Request;
 use super::wanted::{Wanted, first_flags};
-use crate::buddy::Search;
 use crate::error::AllocError;
 use crate::host::Platform;
 use crate::pcp::pageset::Pageset;
 use crate::pcp::{CountedList, Storage, list_index};
+use crate::places::zone_maps::ZoneMaps;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
-use crate::zone::{Zone, ZoneEvents};
+use crate::zone::Zone;
 
 /// Pages between two looks at the pageset: 1 KiB of stack.
 pub(super) const CHUNK: usize = 256;
@@ -28,9 +28,6 @@ pub(super) const SOME: usize = 64;
 pub(super) const FEW: usize = 16;
 pub(super) const SINGLE: Order = Order(0);
 
-/// Runs of pages that a hold takes from maps: a run may be a whole pageblock of another type, which takes up to 32 operations
-/// to become one with a map, and a hold has 256 at most.
-const RUNS_OF_MAPS: u32 = 8;
 /// So few pages are handled one by one on storages that are not exact: what a batch costs by itself is more than it saves.
 const ONE_BY_ONE: usize = 4;
 
@@ -84,11 +81,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             true => self.pop_into::<FEW>(&on, pageset, list, out),
             false => self.pop_many(&on, pageset, list, out),
         };
-        if P::Storage::EXACT || got == out.len() {
-            return Some(got);
-        }
-        let of = (request.gfp.migratetype()?, list);
-        Some(got + self.bulk_from_own(&on, pageset, of, &mut out[got..]))
+        Some(got)
     }
 
     /// Whether a bulk request for `pages` pages may take them from this CPU's pageset for `zone`. Under nearpage's own
@@ -155,7 +148,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if share == 0 {
                 continue;
             }
-            let got = self.bulk_from_zone(zone, wanted, room, &mut out[..share]);
+            let got = self.bulk_from_zone(zone, wanted, &mut out[..share]);
             if got > 0 {
                 self.note_fallback(wanted, zone, PageCount(got as u64), || {
                     let is_limited = preferred.is_limited(SINGLE.pages());
@@ -180,52 +173,39 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Fills `out` from a zone that has `room` for so many pages, and for as many as `out` has.
-    fn bulk_from_zone(
+    fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
+        if let Some(maps) = zone.maps() {
+            return self.bulk_from_maps(zone, maps, wanted, out);
+        }
+        let (Some(cpu), Some(list)) = (self.this_cpu(), list_index(SINGLE, wanted.migratetype))
+        else {
+            return 0;
+        };
+        let pageset = &cpu.pagesets[zone.index().0 as usize];
+        let Some(on) = pageset.enter(self.platform.storage()) else { return 0 };
+        let got = self.pop_many(&on, pageset, list, out);
+        got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..])
+    }
+
+    /// Under nearpage's own rules: whole pageblocks, what is on the list, and the rest straight out of maps.
+    fn bulk_from_maps(
         &self,
-        zone: &'m Zone<'m, P>,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
         wanted: &Wanted<'_>,
-        room: PageCount,
         out: &mut [Pfn],
     ) -> usize {
-        let mut got = 0;
-        if self.model.departures.bulk_from_zone {
-            got = self.take_pageblocks(zone, wanted, out);
-        }
+        let wants = wanted.of_zone(AllocFlags::WMARK_LOW);
+        let mut got = self.pageblocks_past_lists(zone, maps, wants, out);
         if got < out.len()
-            && let Some(cpu) = self.this_cpu()
+            && let Some(pageset) = self.quota_here(zone.index())
             && let Some(list) = list_index(SINGLE, wanted.migratetype)
+            && let Some(on) = pageset.enter(self.platform.storage())
         {
-            let pageset = &cpu.pagesets[zone.index().0 as usize];
-            if let Some(on) = pageset.enter(self.platform.storage()) {
-                let rest = &mut out[got..];
-                got += self.pop_many(&on, pageset, list, rest);
-                if !self.model.departures.bulk_from_zone {
-                    return got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..]);
-                }
-                let lacking = out.len() - got;
-                if let Some(owned) = pageset.owned()
-                    && Self::takes_from_maps(owned, lacking, room)
-                {
-                    let rest = &mut out[got..];
-                    got += self.bulk_from_maps(&on, pageset, owned, (wanted, list), rest);
-                } else if lacking > 0 {
-                    // A CPU that took a few pages at a time from the zone would go there for each few, and get
-                    // pages that lie between those of other CPUs.
-                    if pageset.tuning().refills_for(&self.model.pcp, lacking as u64, room) {
-                        return got
-                            + self.bulk_by_refill(&on, pageset, wanted, list, &mut out[got..]);
-                    }
-                    self.grow_for_bulk(pageset, lacking, list);
-                }
-            }
+            got += self.pop_many(&on, pageset, list, &mut out[got..]);
         }
-        while got < out.len() && self.model.departures.bulk_from_zone {
-            let direct = self.bulk_direct(zone, wanted, &mut out[got..]);
-            got += direct;
-            if direct == 0 || !self.has_maps() {
-                break;
-            }
-        }
+        got += self.bulk_past_lists(zone, maps, wants, &mut out[got..]);
+        self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
         got
     }
 
@@ -257,7 +237,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         out: &mut [Pfn],
     ) -> usize {
-        let refilled = self.refill_on(on, pageset, wanted.trip(AllocFlags::default()), list);
+        let refilled = self.refill_on(on, pageset, wanted.of_zone(AllocFlags::default()), list);
         let FromPageset::Block(number) = refilled else { return 0 };
         let zone = pageset.zone();
         self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
@@ -313,67 +293,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         frames.hand_out_all(rest.iter().copied(), word, out);
         popped
     }
-
-    /// A pageset that a bulk request emptied grows as it would by refills of as many pages, so that it can
-    /// keep them when they come back.
-    pub(super) fn grow_for_bulk(&self, pageset: &Pageset<'m, P>, pages: usize, list: usize) {
-        if pageset.owned().is_some() {
-            return;
-        }
-        let (mut tuning, _) = pageset.tuning_for_decision(&self.model.pcp);
-        tuning.raise_high(&self.model.pcp, pages as u64, pageset.zone().view());
-        pageset.set_tuning(tuning);
-        pageset.share_high(&tuning, list);
-    }
-
-    /// Takes pages straight from the buddy, in one hold of the lock and at most [`Runs::MOST`] runs, [`RUNS_OF_MAPS`] by rules
-    /// with maps.
-    fn bulk_direct(&self, zone: &Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
-        let mut runs = <Runs>::new();
-        let want = out.len().min(u32::MAX as usize) as u32;
-        let taken = {
-            let mut guard = zone.lock_to_move();
-            let trip = wanted.trip(AllocFlags::default());
-            let want = self.allowed(&mut guard, trip, PageCount(want.into())).0 as u32;
-            let want = guard.claim(want, SINGLE);
-            if want == 0 {
-                return 0;
-            }
-            let most_runs = if self.has_maps() { RUNS_OF_MAPS } else { Runs::MOST as u32 };
-            guard.buddy().serve(self.platform.storage().current_cpu());
-            let taken = guard.buddy().take(
-                *zone.frames(),
-                trip.block(),
-                &mut Search::Own,
-                want,
-                most_runs,
-                |first, blocks| {
-                    runs.push(first, blocks);
-                },
-            );
-            guard.note_taken(taken as u64);
-            debug_assert!(!self.has_maps() || guard.buddy().operations() <= 256, "a long hold");
-            taken as usize
-        };
-        let numbers = runs.as_slice().iter().flat_map(|&(first, blocks)| first..first + blocks);
-        let word = zone.frames().allocated(SINGLE, wanted.migratetype);
-        zone.frames().hand_out_all(numbers, word, out);
-        self.note_direct(zone, taken as u64);
-        if taken > 0 {
-            self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
-        }
-        taken
-    }
-
-    /// Counts single pages that came straight from a zone.
-    pub(super) fn note_direct(&self, zone: &Zone<'m, P>, pages: u64) {
-        let events = zone.events();
-        ZoneEvents::add(&events.direct_allocs, pages);
-        ZoneEvents::add(&events.direct_alloc_pages, pages);
-        if self.this_node() != zone.node() {
-            ZoneEvents::add(&events.direct_other, pages);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -418,7 +337,7 @@ mod tests {
     fn cpus_that_take_a_few_at_a_time_do_not_share_lines_of_words() {
         TestMachine::new().node(0, 65_536, &[0, 1]).run(|allocator| {
             let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
-            let mut holder = [None; 65_536 / 32];
+            let mut holder = [None; 3 * 65_536 / 32];
             for turn in 0..400 {
                 let cpu = CpuId(turn % 2);
                 allocator.platform().run_on(cpu);

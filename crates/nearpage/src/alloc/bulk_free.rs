@@ -9,7 +9,7 @@ use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::host::Platform;
-use crate::pcp::{HOMEBOUND, Storage, list_index};
+use crate::pcp::{COLD, Storage, list_index};
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
 use crate::zone::{Zone, ZoneEvents};
 
@@ -108,7 +108,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 true => list,
                 false if was == held || !was.differs_by_tag_only(held) => break,
                 false if was == held.with_last_tag() => list,
-                false => HOMEBOUND,
+                false => COLD,
             };
             if len == 0 {
                 target = to;
@@ -176,10 +176,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                     }
                 } else {
                     kept = pageset.push_batch(platform, &on, list, numbers);
-                    if kept < numbers.len()
-                        && let Some(owned) = pageset.owned()
-                    {
-                        return self.free_past_list(&on, pageset, owned, list, &numbers[kept..]);
+                    if kept < numbers.len() && pageset.quota().is_some() {
+                        return self.free_past_lists(pageset.zone(), &numbers[kept..], SINGLE);
                     }
                     if kept < numbers.len() {
                         self.make_room(&on, pageset, SINGLE, list);
@@ -195,8 +193,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        if self.has_maps() {
-            return self.free_home(zone, numbers);
+        if zone.maps().is_some() {
+            return self.free_past_lists(zone, numbers, SINGLE);
         }
         ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
         let mut guard = zone.lock_to_move();
@@ -248,13 +246,15 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         let zone = held.zone();
         let frames = allocator.zones[zone.0 as usize].frames();
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
-        let of = allocator.map.pageblock(pfn);
-        let list = match allocator.owned_here(zone).filter(|_| of != Migratetype::Isolate) {
+        let list = match allocator.quota_here(zone) {
             Some(pageset) => pageset.list_of_freed(held, SINGLE),
-            None => list_index(SINGLE, of),
+            None => list_index(SINGLE, allocator.map.pageblock(pfn)),
         };
-        let Some(list) = list else {
-            allocator.free_to_zone(zone, pfn, SINGLE);
+        let is_reserved = held.migratetype() == Migratetype::HighAtomic;
+        let Some(list) = list.filter(|_| !(allocator.has_maps() && is_reserved)) else {
+            if !allocator.free_with_maps(held, pfn, SINGLE) {
+                allocator.free_to_zone(zone, pfn, SINGLE);
+            }
             return Ok(());
         };
         if self.target != Some((zone, list)) || self.len == CHUNK {
@@ -291,11 +291,10 @@ fn is_of_list<P: Platform>(
     word: WordCell<'_>,
     number: u32,
 ) -> bool {
-    if let Some(pageset) = allocator.owned_here(zone) {
+    if let Some(pageset) = allocator.quota_here(zone) {
         let held = word.get();
         return held.is_allocated(SINGLE)
             && held.zone() == zone
-            && pageset.frames().pageblock(number) != Migratetype::Isolate
             && pageset.list_of_freed(held, SINGLE) == Some(list);
     }
     let frames = allocator.zones[zone.0 as usize].frames();

@@ -8,20 +8,21 @@ use crate::pcp::Storage;
 use crate::units::Pfn;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// A block that this CPU's pageset for the preferred zone holds already, or none: nothing is refilled, no lock is waited
-    /// for, no callback is called. Where the pageset itself is held, by what this call interrupted, there is none either.
+    /// A block that this CPU's pageset for the preferred zone holds already, on its list or in its quota, or none: nothing is
+    /// claimed from the zone, no lock is waited for, no callback is called. Where the pageset itself is held, by what this call
+    /// interrupted, there is none either.
     ///
     /// A storage whose operations may not be interrupted by themselves (restartable sequences) is not for such callers.
     pub fn alloc_cached(&self, request: Request) -> Option<Pfn> {
         let near = self.near(request)?;
         let pageset = near.pageset;
-        // Where CPUs own pageblocks, an empty list may be followed by what stands behind it: not here.
+        // Behind an empty list stands what a refill takes: not here.
         if P::Storage::EXACT && !has_headroom(pageset, request.order) {
             return None;
         }
         let (_on, popped) = self.pop(pageset, near.list)?;
         // The caller owns a popped page, wherever its word lies.
-        let number = popped.frame()?;
+        let number = popped.frame().or_else(|| self.take_by_own_quota(pageset, request))?;
         self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
         Some(hand_out(pageset.frames(), number, pageset.held_word(near.list), request.order))
     }

@@ -14,14 +14,15 @@ use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
-use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::stage::Stage;
-use crate::pcp::{LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, Storage, list_order};
+use crate::places::bitmap::Bitmap;
+use crate::places::quota::Quota;
+use crate::places::zone_maps::{KINDS, ZoneMaps};
 use crate::slot::{Slot, SlotRing};
-use crate::sync::{AtomicBool, AtomicU16, AtomicU32};
-use crate::units::{CpuId, NodeIndex, ZoneIndex, ZoneKind};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64};
+use crate::units::{CpuId, NodeIndex, PfnRange, ZoneIndex, ZoneKind};
 use crate::zone::{Ledgers, WorkCounters, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
@@ -95,7 +96,7 @@ impl<'m> Carver<'_, 'm> {
         config: &Config,
     ) -> Result<Parts<'m, P>, OutOfMetadata> {
         let plan = self.plan;
-        let map = self.carve_sections(hub)?;
+        let map = self.carve_sections::<P>(hub)?;
         let online = carve_online_map(hub, plan.first_section, plan.sections)?;
         // The last one is that of all nodes.
         let ledgers: &'m [Ledger] =
@@ -105,9 +106,8 @@ impl<'m> Carver<'_, 'm> {
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
         // Whoever comes to it asks for any list.
-        let nothing =
-            hub.slice(plan.owned().min(1), |_, _| Ok(Owned::new(Stage::new(&[], &[]))))?;
-        let none = (&[][..], &*nothing, plan.more_lists());
+        let nothing = hub.slice(plan.quotas().min(1), |_, _| Ok(Quota::new(0, 1, 0)))?;
+        let none = (&[][..], &*nothing);
         let nobody =
             carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], none, |_, index| {
                 P::Storage::ring_entries(list_order(index), 0) as usize
@@ -136,15 +136,19 @@ impl<'m> Carver<'_, 'm> {
     }
 
     /// The metadata of all frames, each run of sections in its node's buffer, and the table of sections.
-    fn carve_sections(&mut self, hub: &mut Arena<'m>) -> Result<SectionMap<'m>, OutOfMetadata> {
+    fn carve_sections<P: Platform>(
+        &mut self,
+        hub: &mut Arena<'m>,
+    ) -> Result<SectionMap<'m>, OutOfMetadata> {
         let plan = self.plan;
         let mut keys = plan.all_runs();
         let runs = hub.slice(plan.all_runs().count(), |_, hub| {
             let (node, first, count) = keys.next().ok_or(OutOfMetadata)?;
             let arena = self.arena(node, hub);
             let (words, pageblocks) = (arena.untouched(count)?, arena.untouched(count)?);
-            let (loose, lists) = (arena.untouched(count)?, arena.untouched(count)?);
-            Ok(SectionRun { first, words, pageblocks, loose, lists })
+            let maps = arena.untouched(count)?;
+            let lists = arena.untouched(if plan.links::<P>() { count } else { 0 })?;
+            Ok(SectionRun { first, words, pageblocks, maps, lists })
         })?;
         let table = hub.slice(plan.sections as usize, |_, _| Ok(None))?;
         runs.iter().for_each(|run| run.enter(plan.first_section, table));
@@ -166,9 +170,9 @@ impl<'m> Carver<'_, 'm> {
             let frames = ZoneFrames::new(map, span.start, ZoneIndex(index as u16));
             let of_zone =
                 Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] };
-            let merging = model.merging();
-            let zone = self.arena(node, hub).slice(1, |_, _| {
-                Ok(Zone::<P>::new(kind, node, frames, span, of_zone, model.fallback, merging))
+            let zone = self.arena(node, hub).slice(1, |_, arena| {
+                let maps = if plan.quotas() > 0 { Some(carve_maps(arena, span)?) } else { None };
+                Ok(Zone::<P>::new(kind, node, frames, span, of_zone, model.fallback, maps))
             })?;
             Ok(&zone[0])
         })?;
@@ -232,12 +236,18 @@ impl<'m> Carver<'_, 'm> {
             };
             let lists = (index % plan.rotations * plan.topology.len()) as u32;
             let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
-            let owned = arena.slice(plan.owned(), |index, arena| {
-                let slots = plan.stage_slots(node, zones[index].node(), zones[index].span());
-                let heads = arena.untouched(slots)?;
-                Ok(Owned::new(Stage::new(heads, arena.untouched(Stage::entries(slots))?)))
+            let near = plan.topology.node(node).cpus;
+            let quotas = arena.slice(plan.quotas(), |index, _| {
+                let zone = zones[index];
+                // The CPUs of a node begin in different parts of its zones.
+                let place = near.iter().position(|&other| other == cpu);
+                let (at, cpus) = match place.filter(|_| zone.node() == node) {
+                    Some(place) => (place, near.len()),
+                    None => (cpu.0 as usize, plan.cpu_ids),
+                };
+                Ok(Quota::new(at as u64, cpus as u64, Plan::pageblocks(zone.span())))
             })?;
-            let parts = (&*pieces, &*owned, plan.more_lists());
+            let parts = (&*pieces, &*quotas);
             Ok(Cpu { lists, ..carve_pagesets(arena, cpu, node, zones, parts, entries)? })
         })?;
         Ok(cpus)
@@ -280,6 +290,17 @@ impl<'m> Carver<'_, 'm> {
     }
 }
 
+/// What says where in a zone pages are free.
+fn carve_maps<'m>(arena: &mut Arena<'m>, span: PfnRange) -> Result<ZoneMaps<'m>, OutOfMetadata> {
+    let pageblocks = Plan::pageblocks(span);
+    let (words, hints) = Bitmap::<AtomicU64>::words(pageblocks);
+    let mut bits = [(&[][..], &[][..]); KINDS];
+    for bits in &mut bits {
+        *bits = (arena.untouched(words)?, arena.untouched(hints)?);
+    }
+    Ok(ZoneMaps::new(pageblocks, bits))
+}
+
 fn carve_online_map<'m>(
     hub: &mut Arena<'m>,
     first_section: u64,
@@ -318,7 +339,7 @@ fn carve_pagesets<'m, P: Platform>(
     id: CpuId,
     of: NodeIndex,
     zones: &'m [&'m Zone<'m, P>],
-    (pieces, owned, more): (&'m [Pieces], &'m [Owned<'m>], usize),
+    (pieces, quotas): (&'m [Pieces], &'m [Quota]),
     ring_entries: impl Fn(&Zone<'m, P>, usize) -> usize,
 ) -> Result<Cpu<'m, P>, OutOfMetadata> {
     let owner = arena.slice(1, |_, _| {
@@ -329,7 +350,7 @@ fn carve_pagesets<'m, P: Platform>(
     let pagesets = arena.slice(zones.len(), |index, arena| {
         let zone = zones[index];
         let mut out_of_metadata = false;
-        let lists: [List<'m, P>; LISTS] = core::array::from_fn(|index| {
+        let lists: [List<'m, P>; ALL_LISTS] = core::array::from_fn(|index| {
             let ring = arena.untouched::<AtomicU32>(ring_entries(zone, index)).unwrap_or_else(
                 |OutOfMetadata| {
                     out_of_metadata = true;
@@ -341,11 +362,7 @@ fn carve_pagesets<'m, P: Platform>(
         if out_of_metadata {
             return Err(OutOfMetadata);
         }
-        let more = arena.slice(more, |at, arena| {
-            let ring = arena.untouched::<AtomicU32>(ring_entries(zone, LISTS + at))?;
-            Ok(P::Storage::list(id, ring))
-        })?;
-        Ok(Pageset::new(zone, owner, lists, pieces.get(index), (owned.get(index), more)))
+        Ok(Pageset::new(zone, owner, lists, pieces.get(index), quotas.get(index)))
     })?;
     Ok(Cpu { owner, pagesets, lists: 0, is_on: AtomicBool::new(true) })
 }

@@ -9,7 +9,7 @@ use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::pcp::storage::EachList;
 use crate::pcp::tuning::Tuning;
 use crate::pcp::{CountedList, LISTS, Storage, list_order};
-use crate::units::{CpuId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
+use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
 use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 
 /// Blocks that are taken from a list before they go to the buddy: 1 KiB of stack.
@@ -46,8 +46,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        if let Some(owned) = pageset.owned() {
-            return self.after_free_to_list(on, pageset, owned, list);
+        if let Some(quota) = pageset.quota() {
+            return self.after_free_to_list(on, pageset, quota, list);
         }
         let before = pageset.tuning();
         let (mut tuning, count) = (before, pageset.count());
@@ -114,8 +114,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        if let Some(owned) = pageset.owned() {
-            return self.after_free_to_list(on, pageset, owned, list);
+        if let Some(quota) = pageset.quota() {
+            return self.after_free_to_list(on, pageset, quota, list);
         }
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let count = PageCount(totals.count.0 + order.pages().0);
@@ -135,7 +135,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
-    /// One hold of the zone's lock. Facts 7.5. Not for pagesets whose CPUs own pageblocks with maps.
+    /// One hold of the zone's lock. Facts 7.5. Not for pagesets with quotas.
     pub(super) fn drain_pageset(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
@@ -199,11 +199,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
-        if self.has_maps() && order < PAGEBLOCK_ORDER {
-            let zone = self.zones[zone.0 as usize];
-            return self.free_home(zone, &[zone.frames().number(pfn)]);
-        }
         let zone = self.zones[zone.0 as usize];
+        if zone.maps().is_some() {
+            return self.free_past_lists(zone, &[zone.frames().number(pfn)], order);
+        }
         ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
         let mut guard = zone.lock_to_move();
         self.platform.touch(zone.published_line(), Access::Write);
@@ -291,7 +290,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
         if self.has_maps() {
-            return self.stop_and_drain_maps(cpu, wanted);
+            let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
+            return self
+                .each_quota(cpu, has_any, |pageset, quota| self.drain_quota(cpu, pageset, quota));
         }
         let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
         let drained = self.while_taken(cpu, &wanted, |on| {
@@ -312,22 +313,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             drained
         })?;
         // Who had nothing to drain does not look at the zones either.
-        for pageset in cpu.pagesets.iter().filter(|pageset| drained.0 > 0 && wanted(pageset)) {
-            settle(pageset.zone());
-        }
         Ok(drained)
-    }
-
-    fn stop_and_drain_maps(
-        &self,
-        cpu: &'m Cpu<'m, P>,
-        wanted: impl Fn(&Pageset<'m, P>) -> bool,
-    ) -> Result<PageCount, DrainBusy> {
-        let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-        if !cpu.pagesets.iter().any(has_any) {
-            return self.while_taken(cpu, wanted, |_| PageCount(0));
-        }
-        self.each_owned(cpu, wanted, |pageset, owned| self.drain_maps(cpu, pageset, owned))
     }
 
     /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
@@ -401,10 +387,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
         let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
         if self.has_maps() {
-            return self.each_owned(
+            return self.each_quota(
                 cpu,
                 |_| true,
-                |pageset, owned| self.decay_maps(cpu, pageset, owned),
+                |pageset, quota| self.decay_quota(cpu, pageset, quota),
             );
         }
         let decays = |pageset: &Pageset<'m, P>| {
@@ -468,7 +454,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let taken = self.note_taken(cpu);
         let mut drained = PageCount(0);
         let is_far =
-            |of: &&Pageset<'m, P>| of.owned().is_none() && of.zone().node() != cpu.owner.node;
+            |of: &&Pageset<'m, P>| of.quota().is_none() && of.zone().node() != cpu.owner.node;
         for pageset in cpu.pagesets.iter().filter(is_far) {
             let mut tuning = pageset.tuning();
             if used(pageset.zone()) {
@@ -487,22 +473,5 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         self.platform.storage().resume(on, &lists);
         Ok(drained)
-    }
-}
-
-/// Merges what drains left loose in a zone, in holds of a few pageblocks. One round over the zone: others
-/// may free as fast as this merges.
-fn settle<P: Platform>(zone: &Zone<'_, P>) {
-    const PAGEBLOCKS_PER_HOLD: u32 = 4;
-    if !zone.lock().buddy().has_loose() {
-        return;
-    }
-    // By the span: a zone of scattered ranges has more pageblocks than its pages would fill.
-    let (span, size) = (zone.span(), PAGEBLOCK_ORDER.pages().0);
-    let pageblocks = span.end.0.div_ceil(size) - span.start.0 / size;
-    for _ in 0..pageblocks.div_ceil(PAGEBLOCKS_PER_HOLD as u64) {
-        if !zone.lock_to_move().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {
-            break;
-        }
     }
 }

@@ -4,7 +4,7 @@ use super::allocator::PageAllocator;
 use super::near::{Near, hand_out, has_headroom, mark_allocated};
 use super::refill::FromPageset;
 use super::request::Request;
-use super::wanted::{Climbs, FirstZone, Trip, Wanted, first_flags};
+use super::wanted::{Climbs, FirstZone, Wanted, ZoneRequest, first_flags};
 use crate::error::AllocError;
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
@@ -65,7 +65,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         found.map_or_else(|| self.alloc_slow(wanted), Ok)
     }
 
-    /// What the fast path did. If storage and tuning move together the trip that it made must not be made
+    /// What the fast path did. If storage and tuning move together the way that it went must not be gone
     /// twice; otherwise the fast path may have been disturbed, and once more does no harm.
     pub(super) fn first_zone_after_fast_path(&self, request: Request) -> FirstZone {
         let had_room = |near: Near<'m, P>| has_headroom(near.pageset, request.order);
@@ -115,8 +115,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         // Of types that share a list, it is the request's own.
         let (migratetype, flags) = (gfp.migratetype()?, first_flags(gfp, pageset.zone()));
         let kind = gfp.zone_kind().unwrap_or(pageset.zone().kind());
-        let trip = Trip { order, migratetype, kind, flags };
-        match self.popped_or_refilled(on, pageset, list, trip, popped) {
+        let wants = ZoneRequest { order, migratetype, kind, flags };
+        match self.popped_or_refilled(on, pageset, list, wants, popped) {
             FromPageset::Block(number) => {
                 Some(hand_out(pageset.frames(), number, pageset.held_word(list), order))
             }

@@ -7,7 +7,7 @@ use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{HOMEBOUND, Push, Storage, list_index};
+use crate::pcp::{COLD, Push, Storage, list_index};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -44,14 +44,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.free_anywhere(pfn, order)
     }
 
-    /// Where CPUs own pageblocks with maps, frees a page, whose word `was` that of the pages of the list that a free looks at
+    /// Where CPUs have quotas, frees a page, whose word `was` that of the pages of the list that a free looks at
     /// first but for the refill that it came with. Only single pages have tags.
     #[inline(never)]
     fn free_of_another_refill(&self, pageset: &Pageset<'m, P>, number: u32, was: Word) {
         let list =
             const { list_index(Order(0), Migratetype::Movable).expect("single pages are cached") };
         let is_of_the_last = was == pageset.held_word(list).with_last_tag();
-        let list = if is_of_the_last { list } else { HOMEBOUND };
+        let list = if is_of_the_last { list } else { COLD };
         self.free_to_pageset(pageset, number, Order(0), list);
     }
 
@@ -80,16 +80,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Ok(())
     }
 
-    /// Where CPUs own pageblocks with maps, frees a block, whose word was `held`, to the list that it came from lately, or else
-    /// on its way home. `false` under other rules, and on a CPU that has no pagesets.
+    /// Under nearpage's own rules: brings a block home whose word was `held`; returns whether these are the rules.
+    #[inline]
     pub(super) fn free_with_maps(&self, held: Word, pfn: Pfn, order: Order) -> bool {
-        let Some(pageset) = self.owned_here(held.zone()) else { return false };
-        let is_isolated = self.map.pageblock(pfn) == Migratetype::Isolate;
-        match pageset.list_of_freed(held, order).filter(|_| !is_isolated) {
-            Some(list) => {
-                self.free_to_pageset(pageset, pageset.frames().number(pfn), order, list);
-            }
-            None => self.free_to_zone(pageset.zone().index(), pfn, order),
+        let zone = self.zones[held.zone().0 as usize];
+        let Some(maps) = zone.maps() else { return false };
+        let number = zone.frames().number(pfn);
+        if held.migratetype() == Migratetype::HighAtomic {
+            zone.free_reserved(&self.platform, maps, number, order);
+            return true;
+        }
+        let pageset = self.quota_here(zone.index());
+        match pageset.and_then(|pageset| Some((pageset, pageset.list_of_freed(held, order)?))) {
+            Some((pageset, list)) => self.free_to_pageset(pageset, number, order, list),
+            None => self.free_to_zone(zone.index(), pfn, order),
         }
         true
     }
@@ -197,7 +201,7 @@ pub(super) fn goes_to_list<P: Platform>(
     number: u32,
     order: Order,
 ) -> bool {
-    if P::Storage::EXACT && pageset.owned().is_none() {
+    if P::Storage::EXACT && pageset.quota().is_none() {
         let frames = pageset.frames();
         frames.is_allocated(was, order) && list_index(order, frames.pageblock(number)) == Some(list)
     } else {

@@ -8,7 +8,6 @@ use super::state::State;
 use crate::host::{Lock, Platform};
 use crate::page_wait::{HeldBucket, WaitTable};
 use crate::pcp::Storage;
-use crate::pcp::owned::Owned;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::units::CpuId;
 use crate::zone::{Zone, ZoneGuard};
@@ -81,7 +80,7 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
         self.pagesets.first().map_or(CpuId::NONE, |pageset| pageset.owner().cpu)
     }
 
-    /// Takes hold of the pagesets from outside, and of what stands behind them, so that no thread on that CPU can use them until
+    /// Takes hold of the pagesets from outside, so that no thread on that CPU can use them until
     /// the answer is dropped; `None` if another thread has them now. `storage` is the allocator's, or one like it.
     pub fn try_stop<'s>(&self, storage: &'s P::Storage) -> Option<StoppedPagesets<'s, 'm, P>> {
         let pagesets = self.pagesets;
@@ -90,15 +89,7 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
         if storage.current_cpu() != owner.cpu {
             owner.taken.begin();
         }
-        let mut stopped = StoppedPagesets { storage, pagesets, held: 0, on: Some(on) };
-        for pageset in pagesets {
-            // A thread of that CPU may be behind its lists, or another that drains them. What is held so far goes with `stopped`.
-            if !pageset.owned().is_none_or(Owned::hold_on) {
-                return None;
-            }
-            stopped.held += 1;
-        }
-        Some(stopped)
+        Some(StoppedPagesets { storage, pagesets, on: Some(on) })
     }
 }
 
@@ -106,8 +97,6 @@ impl<'m, P: Platform> CpuPagesets<'m, P> {
 pub struct StoppedPagesets<'s, 'm: 's, P: Platform + 's> {
     storage: &'s P::Storage,
     pagesets: &'m [Pageset<'m, P>],
-    /// The first so many are held behind their lists too.
-    held: usize,
     on: Option<OnCpu<'s, P>>,
 }
 
@@ -121,7 +110,6 @@ impl<'s, 'm: 's, P: Platform + 's> core::fmt::Debug for StoppedPagesets<'s, 'm, 
 
 impl<'s, 'm: 's, P: Platform + 's> Drop for StoppedPagesets<'s, 'm, P> {
     fn drop(&mut self) {
-        self.pagesets[..self.held].iter().filter_map(Pageset::owned).for_each(Owned::let_go);
         if let Some(on) = self.on.take() {
             self.storage.resume(on, &|each| each_list(self.pagesets, each));
         }

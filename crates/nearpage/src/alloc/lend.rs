@@ -3,11 +3,8 @@
 use super::allocator::PageAllocator;
 use crate::buddy::Insertion;
 use crate::host::Platform;
-use crate::units::{Order, Pfn, PfnRange, ZoneIndex};
+use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, PfnRange, ZoneIndex};
 use crate::zone::Zone;
-
-/// Pageblocks whose loose pages are merged in one hold of a zone's lock.
-const PAGEBLOCKS_PER_HOLD: u32 = 16;
 
 /// A free block that the host has for a while: no request finds it. It goes back to the tail of its list when this is
 /// dropped.
@@ -38,21 +35,17 @@ impl<P: Platform> LentBlock<'_, P> {
 impl<P: Platform> Drop for LentBlock<'_, P> {
     fn drop(&mut self) {
         let frames = *self.zone.frames();
-        self.zone.lock().buddy().free(frames, self.number, self.order, Insertion::Tail);
+        match self.zone.maps() {
+            Some(maps) => self.zone.lent_pageblock_is_back(maps, self.number),
+            None => {
+                let (number, order) = (self.number, self.order);
+                self.zone.lock().buddy().free(frames, number, order, Insertion::Tail);
+            }
+        }
     }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Merges all single free pages of a zone that were not merged when they came back, in short holds of the zone's
-    /// lock. Free blocks are as large as they can be then.
-    ///
-    /// # Panics
-    /// If the allocator has no such zone.
-    pub fn merge_free_pages(&self, zone: ZoneIndex) {
-        let zone = self.zones[zone.0 as usize];
-        while zone.lock().buddy().settle(*zone.frames(), PAGEBLOCKS_PER_HOLD) {}
-    }
-
     /// Takes the first free block of a pageblock or more whose first frame lies in a range of a zone. Memory that nobody
     /// has touched since it came online is not found, since nothing is behind it; nor are blocks that are reserved or
     /// isolated.
@@ -66,7 +59,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let numbers = frames.number(range.start)..frames.number(range.end);
-        let (number, order) = zone.lock().buddy().take_between(frames, numbers)?;
+        let (number, order) = match zone.maps() {
+            Some(maps) => (zone.lend_pageblock(maps, numbers)?, PAGEBLOCK_ORDER),
+            None => zone.lock().buddy().take_between(frames, numbers)?,
+        };
         Some(LentBlock { zone, number, order })
     }
 }

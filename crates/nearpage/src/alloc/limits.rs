@@ -16,7 +16,7 @@ pub struct Limits {
     /// No more than this, in bytes, rounded down to pages. Only requests with `__GFP_NOFAIL` exceed it. What callers
     /// have already stays theirs; what they give back goes home as long as more than this is in use.
     pub hard_bytes: Option<u64>,
-    /// Above this, in bytes, each trip for pages wakes background reclaim.
+    /// Above this, in bytes, each taking of pages wakes background reclaim.
     pub soft_bytes: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         })
     }
 
-    /// Wakes background reclaim after a trip that took pages above a soft limit.
+    /// Wakes background reclaim after pages were taken above a soft limit.
     pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
         if flags.contains(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
             ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
@@ -177,9 +177,9 @@ mod tests {
         Limits { hard_bytes: Some(pages << 12), soft_bytes: None }
     }
 
-    /// Where CPUs own pageblocks, one has more pages than a limit leaves: single blocks come of it.
+    /// A refill takes more pages at once than a limit leaves: single blocks come of it.
     #[test]
-    fn a_hard_limit_is_exact_where_cpus_own_pageblocks() {
+    fn a_hard_limit_is_exact_where_cpus_have_quotas() {
         let config = Config { model: Model::NEARPAGE, ..Config::default() };
         TestMachine::new().node(0, 8192, &[0, 1]).config(config).run(|allocator| {
             for limit in [1, 63, 64, 100, 511, 513, 1000] {
@@ -305,24 +305,31 @@ mod tests {
     }
 
     #[test]
-    fn above_a_soft_limit_trips_wake_reclaim() {
-        TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
-            let soft = Limits { hard_bytes: None, soft_bytes: Some(1024 << 12) };
-            allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
-            let wakes = || allocator.platform().wakes.get();
-            // Each is a trip of its own.
-            let block = Request { order: Order(9), ..PAGE };
-            for _ in 0..2 {
-                allocator.alloc(block).unwrap();
-            }
-            assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(1024)));
-            assert_eq!(wakes(), 0);
-            allocator.alloc(block).unwrap();
-            assert_eq!(wakes(), 1);
-            allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
-            assert_eq!(wakes(), 1, "who may not wake it does not");
-            let stats = allocator.node_stats(NodeIndex(0));
-            assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (1, 0));
-        });
+    fn takes_above_a_soft_limit_wake_reclaim() {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
+            let config = Config { model, ..Config::default() };
+            TestMachine::new().node(0, 16384, &[0]).config(config).run(|allocator| {
+                let soft = Limits { hard_bytes: None, soft_bytes: Some(2048 << 12) };
+                allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
+                let in_use = || allocator.in_use(LimitOf::Node(NodeId(0))).unwrap();
+                let wakes = || allocator.platform().wakes.get();
+                let block = Request { order: Order(9), ..PAGE };
+                let mut expected = 0;
+                while in_use() < PageCount(6144) {
+                    let before = in_use();
+                    allocator.alloc(block).unwrap();
+                    expected += u64::from(in_use() > before.max(PageCount(2048)));
+                    assert_eq!(wakes(), expected, "{before:?}");
+                }
+                assert!(expected > 0);
+                // Who may not wake it does not.
+                while in_use() < PageCount(12_288) {
+                    allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
+                }
+                assert_eq!(wakes(), expected);
+                let stats = allocator.node_stats(NodeIndex(0));
+                assert_eq!((stats.soft_limit_wakes, stats.limit_refused), (expected, 0));
+            });
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The entry: allocate and free.
 //!
 //! In call order: [`fast`] is the whole life of a page while its CPU's pageset has pages and
-//! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone, [`taken`] counts who takes another CPU's; [`scan`] walks
+//! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone, [`quotas`] does under nearpage's own rules, [`taken`] counts who takes another CPU's; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
 //! ladder when nothing was found, of which [`stalls`] counts the steps, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
 //! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
@@ -33,7 +33,6 @@ mod hints;
 mod hold;
 mod lend;
 mod limits;
-mod maps;
 mod near;
 mod offline;
 mod online;
@@ -46,6 +45,7 @@ mod parts;
 mod placed;
 mod plan;
 mod plugged;
+mod quotas;
 mod reasons;
 mod refill;
 mod report;

@@ -3,12 +3,12 @@
 use super::allocator::PageAllocator;
 use super::refill::FromPageset;
 use super::request::Request;
-use super::wanted::Trip;
-use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
+use super::wanted::ZoneRequest;
+use crate::frame::{Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::Pageset;
-use crate::pcp::{Pop, Storage, list_index, more_list_index};
+use crate::pcp::{Pop, Storage, list_index};
 use crate::units::{Order, Pfn};
 
 /// Where the fast path looks: the pageset of this CPU for the zone that a request prefers, and the list in it.
@@ -23,10 +23,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub(super) fn near(&self, request: Request) -> Option<Near<'m, P>> {
         let migratetype = request.gfp.migratetype()?;
         let kind = request.gfp.zone_kind()?;
-        let list = match list_index(request.order, migratetype) {
-            Some(list) => list,
-            None => self.more_list(request.order, migratetype)?,
-        };
+        let list = list_index(request.order, migratetype)?;
         let (node, pageset) = match request.node {
             None => {
                 let pageset = self.home(kind)?;
@@ -46,26 +43,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(Near { pageset, list })
     }
 
-    /// The list for blocks of an order that pagesets cache only where CPUs own pageblocks with maps.
-    pub(super) fn more_list(&self, order: Order, migratetype: Migratetype) -> Option<usize> {
-        let has_more = self.has_maps();
-        if has_more { more_list_index(order, migratetype) } else { None }
-    }
-
-    /// The list for blocks of an order.
-    pub(super) fn list_for(&self, order: Order, migratetype: Migratetype) -> Option<usize> {
-        list_index(order, migratetype).or_else(|| self.more_list(order, migratetype))
-    }
-
     /// A block from a pageset of this CPU, refilled if its list is empty.
     pub(super) fn alloc_from_pageset(
         &self,
         pageset: &Pageset<'m, P>,
         list: usize,
-        trip: Trip,
+        wants: ZoneRequest,
     ) -> FromPageset {
         match self.pop(pageset, list) {
-            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, trip, popped),
+            Some((on, popped)) => self.popped_or_refilled(on, pageset, list, wants, popped),
             None => FromPageset::Busy,
         }
     }
@@ -89,12 +75,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: <P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
         list: usize,
-        trip: Trip,
+        wants: ZoneRequest,
         popped: Pop,
     ) -> FromPageset {
         match popped {
             Pop::MOVED => FromPageset::Busy,
-            Pop::EMPTY => self.refill(on, pageset, trip, list),
+            Pop::EMPTY => self.refill(on, pageset, wants, list),
             Pop(number) => {
                 self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
                 FromPageset::Block(number)

@@ -73,9 +73,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let populated = self.populated_zones();
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
-            guard.buddy().take_out(frames, frames.number(part.start)..frames.number(part.end));
+            let numbers = frames.number(part.start)..frames.number(part.end);
+            match zone.maps() {
+                Some(_) => zone.take_out(numbers),
+                None => {
+                    guard.buddy().take_out(frames, numbers);
+                    let each = by_pageblock(part);
+                    each.for_each(|of| self.disown(&mut guard, frames.number(of.start)));
+                }
+            }
             guard.sub_managed(part.pages());
-            by_pageblock(part).for_each(|of| self.disown(&mut guard, frames.number(of.start)));
         });
         ranges.for_each(|range| self.online.clear(range));
         self.recompute(state);
@@ -93,18 +100,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         mut ranges: impl Iterator<Item = PfnRange> + Clone,
     ) -> Result<PageCount, OfflineError> {
         ranges.clone().try_for_each(|range| self.check_online(range))?;
-        self.each_hold(ranges.clone(), |zone, part| {
-            let (frames, mut guard) = (*zone.frames(), zone.lock());
-            by_pageblock(part)
-                .for_each(|of| guard.buddy().isolate(frames, frames.number(of.start)));
-        });
+        self.each_hold(ranges.clone(), |zone, part| each_isolated(zone, part, true));
         self.empty(ranges.clone()).inspect_err(|_| {
-            self.each_hold(ranges.by_ref(), |zone, part| {
-                let (frames, mut guard) = (*zone.frames(), zone.lock());
-                let end =
-                    |of: PfnRange| guard.buddy().end_isolation(frames, frames.number(of.start));
-                by_pageblock(part).for_each(end);
-            });
+            self.each_hold(ranges.by_ref(), |zone, part| each_isolated(zone, part, false));
         })
     }
 
@@ -209,12 +207,32 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.each_hold(ranges, |zone, part| {
             let frames = *zone.frames();
             let numbers = frames.number(part.start)..frames.number(part.end);
-            let Isolated { free: pages, first_held } =
-                zone.lock().buddy().isolated(frames, numbers);
+            let Isolated { free: pages, first_held } = match zone.maps() {
+                Some(maps) => zone.isolated(maps, numbers),
+                None => zone.lock().buddy().isolated(frames, numbers),
+            };
             free.0 += pages.0;
             first = first.or(first_held.map(|number| frames.pfn(number)));
         });
         (free, first)
+    }
+}
+
+/// Isolates the pageblocks of a part of a zone, or ends that.
+fn each_isolated<P: Platform>(zone: &Zone<'_, P>, part: PfnRange, begins: bool) {
+    let frames = *zone.frames();
+    let numbers = by_pageblock(part).map(|of| frames.number(of.start));
+    match zone.maps() {
+        Some(maps) if begins => numbers.for_each(|number| zone.isolate_pageblock(maps, number)),
+        Some(maps) => numbers.for_each(|number| zone.end_isolation(maps, number)),
+        None => {
+            let mut guard = zone.lock();
+            let buddy = guard.buddy();
+            numbers.for_each(|number| match begins {
+                true => buddy.isolate(frames, number),
+                false => buddy.end_isolation(frames, number),
+            });
+        }
     }
 }
 
@@ -351,11 +369,12 @@ mod tests {
             let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 12) };
             allocator.set_limits(LimitOf::Allocator, limits).unwrap();
             let zone = allocator.zones()[0];
-            let (frames, start) = (*zone.frames(), memory(allocator, 0).start);
-            zone.lock().buddy().isolate(frames, frames.number(start));
+            let start = memory(allocator, 0).start;
+            let part = PfnRange { start, end: start + PageCount(512) };
+            super::each_isolated(zone, part, true);
             assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(0)));
             assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(0)));
-            zone.lock().buddy().end_isolation(frames, frames.number(start));
+            super::each_isolated(zone, part, false);
             assert!(allocator.in_use(LimitOf::Node(NodeId(1))).is_err());
         });
     }

@@ -1,11 +1,8 @@
 //! Memory comes online: the host hands frames over to their zones.
 
-use core::ops::Range;
-
 use super::allocator::PageAllocator;
 use super::online_map::PAGEBLOCK_FRAMES;
 use crate::error::OnlineError;
-use crate::frame::{FreeMap, ZoneFrames, first_of};
 use crate::host::{Lock, Platform};
 use crate::units::{NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind};
 
@@ -64,18 +61,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             self.share_pageblocks(zone, part);
             let zone = self.zones[zone];
             let frames = *zone.frames();
-            let mut numbers = frames.number(part.start)..frames.number(part.end);
+            let numbers = frames.number(part.start)..frames.number(part.end);
             let mut guard = zone.lock();
-            guard.buddy().set_end(numbers.end);
-            let owned = owned_ends(&frames, &mut numbers);
-            guard.buddy().online(frames, numbers);
-            guard.add_managed(part.pages());
-            drop(guard);
-            for pages in owned.into_iter().filter(|pages| pages.start < pages.end) {
-                let first = first_of(pages.start);
-                let map = FreeMap::of(pages.start - first..pages.end - first);
-                self.bring_map_home(zone, first, map);
+            match zone.maps() {
+                Some(maps) => zone.add_frames(maps, numbers),
+                None => {
+                    guard.buddy().set_end(numbers.end);
+                    guard.buddy().online(frames, numbers);
+                }
             }
+            guard.add_managed(part.pages());
         }
     }
 
@@ -132,22 +127,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn is_online(&self, pfn: Pfn) -> bool {
         self.online.contains(pfn)
     }
-}
-
-/// Takes off the frames at both ends that lie in pageblocks of which CPUs own the rest: they come home to those.
-fn owned_ends(frames: &ZoneFrames<'_>, numbers: &mut Range<u32>) -> [Range<u32>; 2] {
-    const PAGES: u32 = PAGEBLOCK_ORDER.pages().0 as u32;
-    let is_owned = |number: u32| frames.free_in_pageblock(number).owner().is_some();
-    let mut ends = [numbers.start..numbers.start, numbers.end..numbers.end];
-    if numbers.start < numbers.end && is_owned(numbers.start) {
-        numbers.start = numbers.end.min(first_of(numbers.start) + PAGES);
-        ends[0].end = numbers.start;
-    }
-    if numbers.start < numbers.end && is_owned(numbers.end - 1) {
-        numbers.end = numbers.start.max(first_of(numbers.end - 1));
-        ends[1].start = numbers.end;
-    }
-    ends
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 
 use super::allocator::PageAllocator;
 use super::refill::{FromPageset, Runs};
-use super::wanted::Trip;
+use super::wanted::ZoneRequest;
 use crate::buddy::{Insertion, Search};
 use crate::frame::{FrameState, ListEnd, Migratetype, OwnedBlock};
 use crate::host::{Access, Platform};
@@ -66,10 +66,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
         pieces: &Pieces,
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
     ) -> FromPageset {
-        let (zone, order) = (pageset.zone(), trip.order);
+        let (zone, order) = (pageset.zone(), wants.order);
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let blocks = tuning.refill_blocks(&self.model.pcp, order, totals.count, zone.view());
         pageset.set_tuning(tuning);
@@ -77,7 +77,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let may_claim = totals.count.0 + PAGES as u64 <= tuning.high.0
             && OwnedBlock::may_own(pageset.owner().cpu);
 
-        let mut guard = zone.lock_to_take(trip.flags);
+        let mut guard = zone.lock_to_take(wants.flags);
         self.platform.touch(zone.published_line(), Access::Write);
         let most = if may_claim { wanted.max(PAGES as u64) } else { wanted };
         let most = guard.claim((most >> order.0) as u32, order) as u64;
@@ -90,7 +90,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             }
             refill.take_smaller(&mut guard, order, wanted.min(room.0));
             if !refill.has_block {
-                refill.take_as_usual(&mut guard, trip, (wanted.min(room.0) >> order.0) as u32);
+                refill.take_as_usual(&mut guard, wants, (wanted.min(room.0) >> order.0) as u32);
             }
         }
         let got = refill.got;
@@ -273,16 +273,16 @@ impl<'m, P: Platform> Refill<'_, 'm, P> {
     }
 
     /// Takes up to `blocks` blocks as a refill without owners does.
-    fn take_as_usual(&mut self, guard: &mut ZoneGuard<'_, 'm, P>, trip: Trip, blocks: u32) {
+    fn take_as_usual(&mut self, guard: &mut ZoneGuard<'_, 'm, P>, wants: ZoneRequest, blocks: u32) {
         let (frames, mut search, mut taken) = (*self.pageset.frames(), Search::Own, 0);
         while taken < blocks {
             let mut runs = <Runs>::new();
             let (left, most_runs) = (blocks - taken, Runs::MOST as u32);
             let take = |first, blocks| runs.push(first, blocks);
-            let got = guard.buddy().take(frames, trip.block(), &mut search, left, most_runs, take);
+            let got = guard.buddy().take(frames, wants.block(), &mut search, left, most_runs, take);
             for &(first, run) in runs.as_slice() {
                 (0..run).for_each(|block| {
-                    self.add(first + (block << trip.order.0), trip.order, trip.order)
+                    self.add(first + (block << wants.order.0), wants.order, wants.order)
                 });
             }
             taken += got;

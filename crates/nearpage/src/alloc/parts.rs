@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn any_parts_in_any_order() {
-        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::LINUX_6_12] {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
             let config = Config { model, ..Config::default() };
             TestMachine::new().node(0, 8192, &[0]).config(config).run(|allocator| {
                 // A failure names the model; the seed is always this one.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_range_is_split_whatever_its_blocks() {
-        for model in [Model::NEARPAGE, Model::NEARPAGE_0_1, Model::LINUX_6_12] {
+        for model in [Model::NEARPAGE, Model::LINUX_6_12] {
             let config = Config { model, ..Config::default() };
             TestMachine::new().node(0, 8192, &[0]).config(config).run(|allocator| {
                 let request = Request::new(Order(0), Gfp::KERNEL);

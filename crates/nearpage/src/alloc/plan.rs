@@ -2,26 +2,30 @@
 
 use super::allocator::{Cpu, NodeLists, NodeState, REQUEST_KINDS};
 use super::build_error::{BuildError, CPU_ID_MAX, SECTIONS_MAX};
+use super::config::Config;
 use super::fallbacks::FallbackRow;
 use super::online_map::OnlineMap;
 use super::state::State;
 use crate::arena::{Arena, Need};
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{LoosePages, Section, SectionLists, SectionRun, ZONES_MAX};
+use crate::frame::{MapWords, Section, SectionLists, SectionRun, ZONES_MAX};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
 use crate::page_wait::{BUCKETS, Bucket, WaitTable};
-use crate::pcp::owned::Owned;
-use crate::pcp::pageset::{List, Owner, Pageset};
+use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
-use crate::pcp::stage::Stage;
-use crate::pcp::swing::{HOMEBOUND_MAX, list_max};
-use crate::pcp::{ALL_LISTS, HOMEBOUND, LISTS, Storage, list_order};
+use crate::pcp::{ALL_LISTS, COLD, Storage, list_order};
+use crate::places::bitmap::Bitmap;
+use crate::places::quota::Quota;
+use crate::places::size::{COLD_MAX, list_max};
+use crate::places::zone_maps::KINDS;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
-use crate::units::{NodeIndex, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind};
+use crate::units::{
+    NodeIndex, Order, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
+};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 
@@ -35,8 +39,6 @@ const RING_BYTES_FAR: u64 = 2;
 const RING_BYTES_PER_PAGE: u64 = 23;
 /// Most pages that a ring of a CPU of another node is made for.
 const FAR_HIGH_MAX: u64 = 512;
-/// Fewest slots of a stage.
-const STAGE_SLOTS_MIN: usize = 64;
 
 /// What lies where.
 #[derive(Clone, Copy)]
@@ -51,6 +53,8 @@ pub(crate) struct Plan<'m> {
     /// Zonelists that each node has by the instances that they begin with.
     pub(super) rotations: usize,
     pub(crate) owners: PageblockOwners,
+    /// Whether a slab allocator may mark frames.
+    objects: bool,
     pub(crate) cpu_ids: usize,
     /// CPUs of all nodes.
     pub(crate) cpus: u64,
@@ -90,14 +94,15 @@ impl<'m> Plan<'m> {
             zones,
             rotations: topology.most_instances(),
             owners: PageblockOwners::Nobody,
+            objects: true,
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
             cpus: cpus().count() as u64,
         })
     }
 
-    /// The same, under rules of who owns pageblocks.
-    pub(super) fn with_owners(self, owners: PageblockOwners) -> Self {
-        Self { owners, ..self }
+    /// The same for what an allocator is made with.
+    pub(super) fn with(self, config: &Config) -> Self {
+        Self { owners: config.model.owners, objects: config.objects, ..self }
     }
 
     /// Pagesets of a CPU that have pieces in place of lists.
@@ -106,15 +111,20 @@ impl<'m> Plan<'m> {
         if has_owners { self.zones } else { 0 }
     }
 
-    /// Pagesets of a CPU that have pageblocks with maps.
-    pub(super) fn owned(&self) -> usize {
-        let has_owners = self.owners == PageblockOwners::CpusWithMaps;
-        if has_owners { self.zones } else { 0 }
+    /// Pagesets of a CPU that have quotas.
+    pub(super) fn quotas(&self) -> usize {
+        if self.owners == PageblockOwners::Quotas { self.zones } else { 0 }
     }
 
-    /// Lists that a pageset has beyond the usual ones.
-    pub(super) fn more_lists(&self) -> usize {
-        if self.owned() > 0 { ALL_LISTS - LISTS } else { 0 }
+    /// Whether frames have links: for zones with free lists, for pagesets without rings, and for what slabs say of theirs.
+    pub(super) fn links<P: Platform>(&self) -> bool {
+        self.quotas() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.objects
+    }
+
+    /// Pageblocks from the first section of a zone with this span on.
+    pub(super) fn pageblocks(span: PfnRange) -> u32 {
+        let base = span.start.section() << SECTION_SHIFT;
+        (span.end.0 - base).div_ceil(PAGEBLOCK_ORDER.pages().0) as u32
     }
 
     /// Places for pagesets that the fast path looks at, of one kind of zone.
@@ -185,19 +195,14 @@ impl<'m> Plan<'m> {
     ) -> usize {
         let high_max = self.high_max(of, node, span);
         let order = list_order(index);
-        // With maps, lists are short, and pages behind them take no room here.
+        // With quotas, lists are short.
         let high_max = match (self.owners, index) {
-            (PageblockOwners::CpusWithMaps, HOMEBOUND) => high_max.min(HOMEBOUND_MAX.into()),
-            (PageblockOwners::CpusWithMaps, _) => u64::from(list_max(order)) << order.0,
+            (PageblockOwners::Quotas, COLD) => high_max.min(COLD_MAX.into()),
+            (_, COLD) => 0,
+            (PageblockOwners::Quotas, _) => u64::from(list_max(order)) << order.0,
             _ => high_max,
         };
         S::ring_entries(order, high_max as u32) as usize
-    }
-
-    /// Slots of that pageset's stage: with five entries each, it has room for more than is homebound at once.
-    pub(super) fn stage_slots(&self, of: NodeIndex, node: NodeIndex, span: PfnRange) -> usize {
-        let most = self.high_max(of, node, span).min(HOMEBOUND_MAX.into()) as usize;
-        1 << (most / 4).max(STAGE_SLOTS_MIN).ilog2()
     }
 
     /// The most pages that a pageset may keep for which there is room in its largest ring.
@@ -224,11 +229,16 @@ impl<'m> Plan<'m> {
         for (_, count) in self.runs(node) {
             need.add::<[AtomicU32; SECTION_FRAMES]>(count);
             need.add::<[AtomicU8; PAGEBLOCKS]>(count);
-            need.add::<[LoosePages; PAGEBLOCKS]>(count);
-            need.add::<SectionLists>(count);
+            need.add::<[MapWords; PAGEBLOCKS]>(count);
+            need.add::<SectionLists>(if self.links::<P>() { count } else { 0 });
         }
-        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|_| {
+        zones(&self.topology).filter(|zone| zone.0 == node).for_each(|(_, _, span)| {
             need.add::<Zone<'_, P>>(1);
+            for _ in 0..if self.quotas() > 0 { KINDS } else { 0 } {
+                let (words, hints) = Bitmap::<AtomicU64>::words(Self::pageblocks(span));
+                need.add::<AtomicU64>(words);
+                need.add::<AtomicU64>(hints);
+            }
             // For the rule that needs most: a table a zone.
             need.add::<WaitTable<'_, P>>(1);
             need.add::<Bucket<P>>(BUCKETS);
@@ -265,10 +275,9 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
-        need.add::<Owned<'_>>(self.owned().min(1));
+        need.add::<Quota>(self.quotas().min(1));
         need.add::<Pageset<'_, P>>(1);
-        need.add::<List<'_, P>>(self.more_lists());
-        for index in 0..LISTS + self.more_lists() {
+        for index in 0..ALL_LISTS {
             need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
         }
         need.add::<P::Lock<State<'_>>>(1);
@@ -279,17 +288,10 @@ impl<'m> Plan<'m> {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         need.add::<Pieces>(self.pieces::<P>());
-        need.add::<Owned<'_>>(self.owned());
+        need.add::<Quota>(self.quotas());
         for (node, _, span) in zones(&self.topology) {
-            if self.owned() > 0 {
-                let slots = self.stage_slots(of, node, span);
-                need.add::<AtomicU16>(slots);
-                need.add::<AtomicU64>(Stage::entries(slots));
-            }
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
-            need.add::<List<'_, P>>(self.more_lists());
-            let lists = LISTS + self.more_lists();
-            (0..lists).for_each(|index| need.add::<AtomicU32>(entries(index)));
+            (0..ALL_LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Refill: from the zone to a pageset.
 
 use super::allocator::PageAllocator;
-use super::wanted::Trip;
+use super::wanted::ZoneRequest;
 use crate::buddy::Search;
 use crate::host::{Access, Platform};
 use crate::pcp::Storage;
@@ -29,15 +29,15 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: <P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
     ) -> FromPageset {
-        let got = self.refill_on(&on, pageset, trip, list);
+        let got = self.refill_on(&on, pageset, wants, list);
         pageset.note_left(&self.model.pcp);
         drop(on);
         if matches!(got, FromPageset::Block(_)) {
-            self.wake_if_boosted(pageset.zone(), trip.flags);
-            self.wake_above_soft_limit(pageset.zone(), trip.flags);
+            self.wake_if_boosted(pageset.zone(), wants.flags);
+            self.wake_above_soft_limit(pageset.zone(), wants.flags);
         }
         got
     }
@@ -48,27 +48,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
     ) -> FromPageset {
-        if let Some(owned) = pageset.owned() {
-            return self.refill_from_maps(on, pageset, owned, trip, list);
+        if let Some(quota) = pageset.quota() {
+            return self.refill_by_quota(on, pageset, quota, wants, list);
         }
         if let Some(pieces) = pageset.pieces() {
-            return self.refill_pieces(on, pageset, pieces, trip, list);
+            return self.refill_pieces(on, pageset, pieces, wants, list);
         }
-        let (zone, order) = (pageset.zone(), trip.order);
+        let (zone, order) = (pageset.zone(), wants.order);
         let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
         let blocks = tuning.refill_blocks(&self.model.pcp, order, totals.count, zone.view());
         let blocks = blocks.min(u32::MAX as u64) as u32;
         pageset.set_tuning(tuning);
         pageset.share_high(&tuning, list);
 
-        let mut guard = zone.lock_to_take(trip.flags);
-        guard.buddy().serve(pageset.owner().cpu);
+        let mut guard = zone.lock_to_take(wants.flags);
         let blocks = guard.claim(blocks, order);
         self.platform.touch(zone.published_line(), Access::Write);
-        let refill = self.move_to_list(&mut guard, on, pageset, trip, list, blocks);
+        let refill = self.move_to_list(&mut guard, on, pageset, wants, list, blocks);
         guard.note_taken((refill.taken as u64) << order.0);
         drop(guard);
 
@@ -90,12 +89,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         guard: &mut ZoneGuard<'_, 'm, P>,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
-        trip: Trip,
+        wants: ZoneRequest,
         list: usize,
         blocks: u32,
     ) -> Refill {
         let frames = pageset.zone().frames();
-        let (request, order) = (trip.block(), trip.order);
+        let (request, order) = (wants.block(), wants.order);
         let (mut refill, mut search) = (Refill::default(), Search::Own);
         while refill.taken < blocks {
             let mut runs = <Runs>::new();

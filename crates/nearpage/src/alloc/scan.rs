@@ -4,13 +4,14 @@ use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
 use super::near::hand_out;
 use super::refill::FromPageset;
-use super::wanted::{FirstZone, Trip, Wanted};
+use super::wanted::{FirstZone, Wanted, ZoneRequest};
 use crate::buddy::Buddy;
 use crate::error::LimitOf;
-use crate::frame::ZoneFrames;
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
-use crate::pcp::Storage;
+use crate::pcp::list_index;
+use crate::places::zone_maps::ZoneMaps;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -165,12 +166,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         number: u32,
     ) -> Pfn {
         if flags.contains(AllocFlags::HIGHATOMIC) {
-            let (frames, managed) = (*zone.frames(), zone.managed());
-            zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+            match zone.maps() {
+                Some(maps) => zone.reserve_pageblock(maps, maps.outside()),
+                None => {
+                    let (frames, managed) = (*zone.frames(), zone.managed());
+                    zone.lock().buddy().reserve(frames, number, wanted.order, managed);
+                }
+            }
         }
-        let list = self.list_for(wanted.order, wanted.migratetype);
-        let allocated = match (list, self.owned_here(zone.index())) {
-            // It goes back to the list, wherever it came from.
+        let list = list_index(wanted.order, wanted.migratetype);
+        let is_reserved =
+            zone.maps().is_some() && zone.frames().pageblock(number) == Migratetype::HighAtomic;
+        let allocated = match (list, self.quota_here(zone.index())) {
+            // Whoever frees it brings it back to the reserve.
+            _ if is_reserved => zone.frames().allocated(wanted.order, Migratetype::HighAtomic),
             (Some(list), Some(pageset)) => pageset.held_word(list),
             _ => zone.frames().allocated(wanted.order, wanted.migratetype),
         };
@@ -234,10 +243,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let list = self.list_for(wanted.order, wanted.migratetype)?;
+        let list = list_index(wanted.order, wanted.migratetype)?;
         let cpu = self.this_cpu()?;
         let pageset = &cpu.pagesets[zone.index().0 as usize];
-        match self.alloc_from_pageset(pageset, list, wanted.trip(flags)) {
+        match self.alloc_from_pageset(pageset, list, wanted.of_zone(flags)) {
             FromPageset::Block(number) => Some(number),
             FromPageset::Nothing | FromPageset::Busy => None,
         }
@@ -250,30 +259,53 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: &Wanted<'_>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let number = {
-            let mut guard = zone.lock_to_take(flags);
-            let pages = wanted.order.pages();
-            if self.allowed(&mut guard, wanted.trip(flags), pages) < pages {
-                return None;
-            }
-            if guard.claim(1, wanted.order) == 0 {
-                return None;
-            }
-            self.platform.touch(zone.published_line(), Access::Write);
-            guard.buddy().serve(self.platform.storage().current_cpu());
-            let number = take_block(guard.buddy(), *zone.frames(), wanted.trip(flags))?;
-            guard.note_taken(wanted.order.pages().0);
-            number
-        };
-        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
-        let events = zone.events();
-        ZoneEvents::add(&events.direct_allocs, 1);
-        ZoneEvents::add(&events.direct_alloc_pages, wanted.order.pages().0);
-        if self.this_node() != zone.node() {
-            ZoneEvents::add(&events.direct_other, 1);
+        if let Some(maps) = zone.maps() {
+            let number = self.take_from_maps(zone, maps, wanted, flags)?;
+            self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+            self.wake_above_soft_limit(zone, flags);
+            return Some(number);
         }
+        let mut guard = zone.lock_to_take(flags);
+        if guard.claim(1, wanted.order) == 0 {
+            return None;
+        }
+        self.platform.touch(zone.published_line(), Access::Write);
+        let number = take_block(guard.buddy(), *zone.frames(), wanted.of_zone(flags))?;
+        guard.note_taken(wanted.order.pages().0);
+        drop(guard);
+        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+        self.note_direct(zone, 1, wanted.order);
         self.wake_above_soft_limit(zone, flags);
         Some(number)
+    }
+
+    /// A block past the lists, under nearpage's own rules: from the reserve first for those that it is for, and last for
+    /// others who cannot wait.
+    fn take_from_maps(
+        &self,
+        zone: &Zone<'m, P>,
+        maps: &ZoneMaps<'m>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
+        let reserved = |rights| {
+            let may = flags.intersects(rights);
+            let number = if may { zone.take_reserved(maps, flags, wanted.order) } else { None };
+            number.inspect(|_| self.note_direct(zone, 1, wanted.order))
+        };
+        reserved(AllocFlags::HIGHATOMIC)
+            .or_else(|| self.take_past_lists(zone, maps, wanted.of_zone(flags)))
+            .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
+    }
+
+    /// Counts blocks that came straight from a zone.
+    pub(super) fn note_direct(&self, zone: &Zone<'m, P>, blocks: u64, order: Order) {
+        let events = zone.events();
+        ZoneEvents::add(&events.direct_allocs, blocks);
+        ZoneEvents::add(&events.direct_alloc_pages, blocks << order.0);
+        if self.this_node() != zone.node() {
+            ZoneEvents::add(&events.direct_other, blocks);
+        }
     }
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.
@@ -288,12 +320,16 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// A block from the buddy: from the reserve first for those that it is for, and last for others who cannot
 /// wait. `rmqueue_buddy`, facts 1.7.
-fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, trip: Trip) -> Option<u32> {
+fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, wants: ZoneRequest) -> Option<u32> {
     let reserved = |buddy: &mut Buddy, rights| {
-        if trip.flags.intersects(rights) { buddy.alloc_reserved(frames, trip.order) } else { None }
+        if wants.flags.intersects(rights) {
+            buddy.alloc_reserved(frames, wants.order)
+        } else {
+            None
+        }
     };
     reserved(buddy, AllocFlags::HIGHATOMIC)
-        .or_else(|| buddy.alloc(frames, trip.block()))
+        .or_else(|| buddy.alloc(frames, wants.block()))
         .or_else(|| reserved(buddy, AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
 }
 

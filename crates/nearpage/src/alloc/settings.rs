@@ -261,7 +261,7 @@ impl<P: Platform> Online for PageAllocator<'_, P> {
     }
 }
 
-/// Where CPUs own pageblocks with maps, all that a pageset keeps is at most so many times what its size allows.
+/// Under nearpage's own rules all that a pageset keeps is at most so many times what its size allows.
 const OF_A_BUDGET: u64 = 3;
 
 /// Gives a pageset its sizes: no more than its largest list can hold.
@@ -272,13 +272,13 @@ fn resize<P: Platform>(
     budget: Option<PageCount>,
 ) {
     let pages = |index: usize| (pageset.list(index).capacity() as u64) << list_order(index).0;
-    // What stands behind the lists has no bound of its own.
-    let capacity = match pageset.owned() {
+    // A quota has no bound of its own.
+    let capacity = match pageset.quota() {
         Some(_) => u64::MAX,
         None => (0..LISTS).map(pages).max().unwrap_or(0),
     };
-    // Lists and pages on their way come on top of what is kept behind them.
-    let part = if budget.is_some() && pageset.owned().is_some() { OF_A_BUDGET } else { 1 };
+    // Lists come on top of the quota.
+    let part = if budget.is_some() && pageset.quota().is_some() { OF_A_BUDGET } else { 1 };
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity) / part);
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));

@@ -69,9 +69,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Gives a pageblock reserved for urgent requests to this one; returns whether there was any.
     fn unreserve(&self, wanted: &Wanted<'_>, force: Force) -> bool {
-        let gave_up = self
-            .zonelist(wanted)
-            .any(|zone| zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force));
+        let gave_up = self.zonelist(wanted).any(|zone| match zone.maps() {
+            Some(maps) => zone.unreserve_pageblock(maps, wanted.migratetype, force),
+            None => zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force),
+        });
         if gave_up {
             count(&self.nodes[wanted.node.0 as usize].stalls.unreserved);
         }

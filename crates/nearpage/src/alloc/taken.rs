@@ -2,8 +2,7 @@
 //!
 //! A CPU's pagesets are taken by another CPU to drain them, or to let them decay; and, where CPUs own pageblocks, by each free
 //! that goes to the owner's. The operations of such a hold are the blocks that are linked to lists of the pagesets and
-//! unlinked from them; where CPUs own pageblocks with maps, what stands behind the lists counts too, as the most that it may be
-//! ([`super::maps`]). What happens meanwhile under a zone's lock is counted there.
+//! unlinked from them. What happens meanwhile under a zone's lock is counted there.
 //!
 //! Whoever has hold of the pagesets writes the counters.
 
@@ -69,15 +68,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(Taken { cpu, before: Changes::of(cpu.pagesets) })
     }
 
-    /// How often other CPUs took hold of a CPU's pagesets, and what they did there: blocks linked and unlinked. Where CPUs own
-    /// pageblocks with maps, each use of the CPU's inbox is such a hold, of one operation, by whomever; what is sent there counts
-    /// once the CPU has received it. Nothing of a CPU that the topology does not have.
+    /// How often other CPUs took hold of a CPU's pagesets, and what they did there: blocks linked and unlinked. Nothing of a
+    /// CPU that the topology does not have.
     pub fn taken_by_others(&self, cpu: CpuId) -> LockWork {
-        let Some(cpu) = self.cpu(cpu) else { return LockWork::default() };
-        let owned = cpu.pagesets.iter().filter_map(Pageset::owned);
-        let uses = owned.map(|owned| u64::from(owned.pageblocks.inbox_uses())).sum::<u64>();
-        let inboxes = LockWork { holds: uses, operations: uses, most_operations: uses.min(1) };
-        cpu.owner.taken.read().and(inboxes)
+        self.cpu(cpu).map(|cpu| cpu.owner.taken.read()).unwrap_or_default()
     }
 }
 

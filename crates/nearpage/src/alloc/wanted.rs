@@ -38,14 +38,14 @@ pub(super) enum Climbs {
 }
 
 impl Wanted<'_> {
-    pub(super) fn trip(&self, flags: AllocFlags) -> Trip {
-        Trip { order: self.order, migratetype: self.migratetype, kind: self.kind, flags }
+    pub(super) fn of_zone(&self, flags: AllocFlags) -> ZoneRequest {
+        ZoneRequest { order: self.order, migratetype: self.migratetype, kind: self.kind, flags }
     }
 }
 
-/// A trip to a zone for blocks.
+/// A request as a zone sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Trip {
+pub(super) struct ZoneRequest {
     pub(super) order: Order,
     pub(super) migratetype: Migratetype,
     /// Highest zone kind that the request may use.
@@ -53,7 +53,7 @@ pub(super) struct Trip {
     pub(super) flags: AllocFlags,
 }
 
-impl Trip {
+impl ZoneRequest {
     pub(super) fn block(self) -> BlockRequest {
         let fragmentation = if self.flags.contains(AllocFlags::NOFRAGMENT) {
             Fragmentation::Avoided

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::partial_lists::Place;
 use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, NO_FRAME, Word, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
@@ -61,11 +60,6 @@ pub enum BuddyError {
         /// The pageblock's type.
         pageblock: Migratetype,
     },
-    /// A pageblock that is listed where it does not belong, or whose map is not what was counted.
-    Map {
-        /// Its first frame.
-        number: u32,
-    },
     /// The free pages counted are not those on the lists.
     FreePages {
         /// Pages counted.
@@ -100,9 +94,6 @@ impl fmt::Display for BuddyError {
                 listed.name(),
                 pageblock.name()
             ),
-            Self::Map { number } => {
-                write!(f, "pageblock of frame {number}: its map is not what its list says")
-            }
             Self::FreePages { expected, found } => {
                 write!(f, "{found} free pages on the lists, counted {expected}")
             }
@@ -128,38 +119,8 @@ impl Buddy {
                 }
             }
         }
-        pages += self.check_maps(frames)?;
         let (expected, found) = (self.free_pages(), PageCount(pages));
         if expected == found { Ok(()) } else { Err(BuddyError::FreePages { expected, found }) }
-    }
-
-    /// Walks the pageblocks with maps: each is listed where it belongs, and nowhere else. Returns their free pages, but
-    /// isolated ones.
-    fn check_maps(&self, frames: ZoneFrames<'_>) -> Result<u64, BuddyError> {
-        let mut pages = 0;
-        for of in Migratetype::ALL {
-            let mut of_type = 0;
-            for (place, first) in self.partial.each_with_place(frames, of) {
-                let block = frames.free_in_pageblock(first);
-                let map = block.map();
-                let is_right = block.owner().is_none()
-                    && block.listed().is_some()
-                    && map.count() == block.free()
-                    && map.largest_order() == block.largest()
-                    && frames.pageblock(first) == of
-                    && Place::of(block, of) == Some(place);
-                if !is_right {
-                    return Err(BuddyError::Map { number: first });
-                }
-                of_type += u64::from(block.free());
-            }
-            if of_type != self.partial.pages(of) {
-                let (expected, found) = (PageCount(self.partial.pages(of)), PageCount(of_type));
-                return Err(BuddyError::FreePages { expected, found });
-            }
-            pages += if of == Migratetype::Isolate { 0 } else { of_type };
-        }
-        Ok(pages)
     }
 
     fn check_list(

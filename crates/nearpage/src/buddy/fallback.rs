@@ -117,9 +117,6 @@ impl Buddy {
             }
             return PAGEBLOCK_ORDER.pages();
         }
-        if self.has_map(frames, first) && !word_of_whole(frames, first) {
-            return self.retype_map(frames, first, migratetype, set);
-        }
         self.note_type(frames, first, set);
         self.move_free_blocks(frames, first, migratetype)
     }
@@ -294,8 +291,7 @@ impl Buddy {
 
     /// Whether a block that begins in the pageblock of frame `number` is free.
     pub(super) fn has_free_in_pageblock(&self, frames: ZoneFrames<'_>, number: u32) -> bool {
-        let mut has_free =
-            self.has_map(frames, number) && frames.free_in_pageblock(number).free() > 0;
+        let mut has_free = false;
         for_each_head(frames, number - number % PAGEBLOCK_FRAMES, |_, word| {
             has_free |= word.state() == FrameState::Free;
         });
@@ -310,11 +306,6 @@ impl Buddy {
         let is_inside = frames.first() <= first && first + PAGEBLOCK_FRAMES <= self.end;
         (is_inside && !frames.is_pageblock_shared(number)).then_some(first)
     }
-}
-
-/// Whether a pageblock is free as a block of its own, not as part of a larger one.
-fn word_of_whole(frames: ZoneFrames<'_>, first: u32) -> bool {
-    frames.frame(first).word().is_free(PAGEBLOCK_ORDER, frames.zone())
 }
 
 /// The orders in which a request looks for donors, highest first.

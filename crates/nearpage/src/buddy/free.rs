@@ -7,7 +7,6 @@
 //! freed as the largest aligned blocks that they make up, in the same order, and each list is the
 //! same to the last place. Pageblocks are not exceeded: their types may differ.
 
-use super::rules::Merging;
 use super::state::{Buddy, Insertion, counted_pages, frame_count};
 use crate::frame::{FrameState, ListEnd, Migratetype, SectionFrames, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
@@ -15,7 +14,6 @@ use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 /// How far ahead of the block that is freed a batch loads frames into the cache. In random order this
 /// saves a sixth of the time.
 const LOAD_AHEAD: usize = 16;
-const PAGEBLOCK: u32 = frame_count(PAGEBLOCK_ORDER);
 
 impl Buddy {
     /// Gives a block back: merges it and lists it under the type of its pageblock. By their words, its
@@ -32,10 +30,6 @@ impl Buddy {
         placement: Insertion,
     ) {
         assert!(order <= MAX_ORDER);
-        if order < PAGEBLOCK_ORDER && self.has_map(frames, number) {
-            assert!(frames.pfn(number).is_aligned(order), "a block is aligned to its order");
-            return self.free_in_map_at(frames, number, frame_count(order));
-        }
         let halves = [number, number + frame_count(PAGEBLOCK_ORDER)];
         if order > PAGEBLOCK_ORDER && self.must_cut(frames, halves) {
             for half in halves {
@@ -55,15 +49,9 @@ impl Buddy {
         let end = first + (blocks << of.0);
         let mut at = first;
         while at < end {
-            if self.has_map(frames, at) {
-                let part = end.min(at - at % PAGEBLOCK + PAGEBLOCK) - at;
-                self.free_in_map_at(frames, at, part);
-                at += part;
-                continue;
-            }
             let order = largest_block(frames.pfn(at), end - at, PAGEBLOCK_ORDER);
             self.free(frames, at, order, Insertion::Usual);
-            self.charge_blocks(1 << (order.0 - of.0));
+            self.charge(2 * ((1 << (order.0 - of.0)) - 1));
             at += frame_count(order);
         }
     }
@@ -76,9 +64,6 @@ impl Buddy {
     /// As [`free`](Self::free), and if the order is above [`PAGEBLOCK_ORDER`].
     pub fn free_batch(&mut self, frames: ZoneFrames<'_>, numbers: &[u32], order: Order) {
         assert!(order <= PAGEBLOCK_ORDER);
-        if self.merging == Merging::Deferred && order == Order(0) {
-            return self.loosen_batch(frames, numbers);
-        }
         let mut rest = numbers;
         while let Some(&first) = rest.first() {
             let run = run_length(rest, frame_count(order));
@@ -108,15 +93,12 @@ impl Buddy {
     /// Gives the `blocks` blocks of order `of` below `end` back as if each had been freed alone, in descending order.
     fn free_run_downward(&mut self, frames: ZoneFrames<'_>, end: u32, of: Order, blocks: u32) {
         let first = end - (blocks << of.0);
-        if self.merging == Merging::ByPageblock {
-            return self.free_run(frames, first, of, blocks);
-        }
         let mut end = end;
         while first < end {
             let order = largest_block(frames.pfn(end), end - first, PAGEBLOCK_ORDER);
             end -= frame_count(order);
             self.free(frames, end, order, Insertion::Usual);
-            self.charge_blocks(1 << (order.0 - of.0));
+            self.charge(2 * ((1 << (order.0 - of.0)) - 1));
         }
     }
 

@@ -10,7 +10,7 @@
 use core::ops::Range;
 
 use super::state::{Buddy, Insertion, frame_count};
-use crate::frame::{FreeMap, Migratetype, ZoneFrames};
+use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
 
 const PAGEBLOCK: u32 = frame_count(PAGEBLOCK_ORDER);
@@ -28,8 +28,6 @@ impl Buddy {
     /// Isolates the pageblock of frame `number`, of which no part is another zone's.
     pub fn isolate(&mut self, frames: ZoneFrames<'_>, number: u32) {
         let first = number - number % PAGEBLOCK;
-        // A pageblock with loose pages keeps its type.
-        self.settle_pageblock(frames, first);
         if frames.pageblock(first) == Migratetype::HighAtomic {
             self.reserved -= self.reserved.min(u64::from(PAGEBLOCK));
         }
@@ -58,12 +56,6 @@ impl Buddy {
         let mut isolated = Isolated::default();
         let mut at = range.start;
         while at < range.end {
-            if self.has_map(frames, at) && !is_whole_block(frames, at) {
-                let pages = (PAGEBLOCK - at % PAGEBLOCK).min(range.end - at);
-                self.isolated_in_map(frames, at, pages, &mut isolated);
-                at += pages;
-                continue;
-            }
             let pages = match free_order(frames, at) {
                 Some(order) => {
                     isolated.free.0 += order.pages().0;
@@ -87,10 +79,6 @@ impl Buddy {
     pub fn take_out(&mut self, frames: ZoneFrames<'_>, range: Range<u32>) {
         let mut at = range.start;
         while at < range.end {
-            if self.has_map(frames, at) && !is_whole_block(frames, at) {
-                at += self.take_map_out(frames, at);
-                continue;
-            }
             let order = free_order(frames, at).expect("all of the range is free");
             self.lists.unlink(frames, frames.frame(at), order, Migratetype::Isolate);
             at += frame_count(order);
@@ -106,44 +94,8 @@ impl Buddy {
         let orders = self.lists.orders(Migratetype::Isolate);
         let listed = (0..=MAX_ORDER.0).map(Order).filter(|order| orders >> order.0 & 1 == 1);
         let pages = |order| self.blocks(order, Migratetype::Isolate) as u64 * order.pages().0;
-        let in_maps = self.partial.pages(Migratetype::Isolate);
-        PageCount(self.free_pages + in_maps + if orders == 0 { 0 } else { listed.map(pages).sum() })
+        PageCount(self.free_pages + if orders == 0 { 0 } else { listed.map(pages).sum() })
     }
-}
-
-impl Buddy {
-    fn isolated_in_map(
-        &self,
-        frames: ZoneFrames<'_>,
-        number: u32,
-        pages: u32,
-        isolated: &mut Isolated,
-    ) {
-        let at = number % PAGEBLOCK;
-        let block = frames.free_in_pageblock(number);
-        let free = block.map().pages_between(at..at + pages);
-        isolated.free.0 += u64::from(free);
-        if free < pages {
-            let held = block.map().first_held(at).map(|held| number - at + held);
-            isolated.first_held = isolated.first_held.or(held);
-        }
-    }
-
-    /// Takes what is free of the pageblock of `number`, which has a map, out of it; returns the pages to its end.
-    fn take_map_out(&mut self, frames: ZoneFrames<'_>, number: u32) -> u32 {
-        let first = number - number % PAGEBLOCK;
-        self.partial.change(frames, first, Migratetype::Isolate, |block| {
-            let words = block.clear(&FreeMap::NONE);
-            block.note_largest();
-            words
-        });
-        PAGEBLOCK - number % PAGEBLOCK
-    }
-}
-
-/// Whether a frame begins an isolated free block of a pageblock or more.
-fn is_whole_block(frames: ZoneFrames<'_>, number: u32) -> bool {
-    free_order(frames, number).is_some_and(|order| order >= PAGEBLOCK_ORDER)
 }
 
 /// The order of the isolated free block that begins at a frame, if one does.
@@ -156,9 +108,7 @@ fn free_order(frames: ZoneFrames<'_>, number: u32) -> Option<Order> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buddy::{
-        BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable, Merging,
-    };
+    use crate::buddy::{BlockRequest, FallbackModel, FallbackRules, Fragmentation, HeldMovable};
     use crate::testing::sections::Sections;
     use crate::units::{Pfn, ZoneIndex};
 
@@ -166,12 +116,12 @@ mod tests {
 
     fn with_buddy(run: impl Fn(Buddy, ZoneFrames<'_>)) {
         for model in [FallbackModel::Linux6_12, FallbackModel::Linux6_1] {
-            for merging in [Merging::AtOnce, Merging::Deferred] {
+            {
                 let sections = Sections::new(1, |_| false);
                 let table = sections.table();
                 let frames = table.frames(Pfn(0), ZoneIndex(0));
                 let rules = FallbackRules { model, held: HeldMovable::Never };
-                let mut buddy = Buddy::new(rules, merging);
+                let mut buddy = Buddy::new(rules);
                 buddy.online(frames, 0..PAGES);
                 run(buddy, frames);
             }

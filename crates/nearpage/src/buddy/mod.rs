@@ -30,16 +30,10 @@ mod check;
 mod fallback;
 mod free;
 mod fresh;
-#[cfg(test)]
-mod held;
 mod isolate;
 mod lists;
-mod loose;
-mod loose_lists;
 mod online;
 mod operations;
-mod partial;
-mod partial_lists;
 mod reserve;
 mod rules;
 mod state;
@@ -50,8 +44,7 @@ mod trim;
 
 pub use check::BuddyError;
 pub use isolate::Isolated;
-pub(crate) use partial::Wish;
 pub use reserve::Force;
-pub use rules::{FallbackModel, FallbackRules, HeldMovable, Merging};
+pub use rules::{FallbackModel, FallbackRules, HeldMovable};
 pub use state::{BlockRequest, Buddy, Fragmentation, Insertion};
 pub use take::Search;

@@ -1,10 +1,10 @@
 //! What is done under a zone's lock, counted.
 //!
-//! An *operation* is one block linked to a list or unlinked from one, or one word written for a block: of the map of a
-//! pageblock's loose pages, or the pageblock's type where it changes. Splits and merges count through these.
+//! An *operation* is one block linked to a list or unlinked from one, or one word written for a block: the type of a
+//! pageblock where it changes. Splits and merges count through these.
 //!
 //! **Steps that do as much as several.** Linux takes and frees block by block, and this buddy does the same in fewer
-//! steps where nobody can tell a difference. Where merging is at once, as in Linux, such a step costs what it stands for:
+//! steps where nobody can tell a difference. Such a step costs what it stands for:
 //!
 //! ```text
 //! n blocks taken from one         n blocks are unlinked; each of the n + rest - 1 splits links one
@@ -28,10 +28,6 @@ impl Operations {
     #[inline(always)]
     pub fn add(&mut self, operations: u64) {
         self.0 += operations;
-    }
-
-    pub fn so_far(self) -> u64 {
-        self.0
     }
 
     pub fn take(&mut self) -> u64 {

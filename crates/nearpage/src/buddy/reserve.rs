@@ -7,7 +7,7 @@
 //!
 //! `mm/page_alloc.c: reserve_highatomic_pageblock, unreserve_highatomic_pageblock`, 6.12 and 6.1.
 
-use super::rules::{FallbackModel, Merging};
+use super::rules::FallbackModel;
 use super::state::{Buddy, frame_count};
 use crate::frame::{Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount};
@@ -33,22 +33,17 @@ impl Buddy {
         let orders = self.lists.orders(Migratetype::HighAtomic);
         let listed = (0..=MAX_ORDER.0).map(Order).filter(|order| orders >> order.0 & 1 == 1);
         let pages = |order| self.blocks(order, Migratetype::HighAtomic) as u64 * order.pages().0;
-        let in_maps = self.partial.pages(Migratetype::HighAtomic);
-        PageCount(listed.map(pages).sum::<u64>() + in_maps)
+        PageCount(listed.map(pages).sum())
     }
 
     /// The highest order in which a reserved block is free.
     pub fn largest_reserved_order(&self) -> Option<Order> {
-        let orders = self.lists.orders(Migratetype::HighAtomic)
-            | self.partial.orders(Migratetype::HighAtomic);
+        let orders = self.lists.orders(Migratetype::HighAtomic);
         orders.checked_ilog2().map(|order| Order(order as u8))
     }
 
     /// Takes a reserved block, as [`alloc`](Self::alloc) takes others.
     pub fn alloc_reserved(&mut self, frames: ZoneFrames<'_>, order: Order) -> Option<u32> {
-        if self.merging == Merging::ByPageblock && order < PAGEBLOCK_ORDER {
-            return self.alloc_from_reserved_maps(frames, order);
-        }
         let block = self.pop_smallest(frames, order, Migratetype::HighAtomic)?;
         self.put_rest_back(frames, &block, frame_count(order));
         Some(block.number)
@@ -67,12 +62,7 @@ impl Buddy {
         if self.reserved >= most.0 || !frames.pageblock(number).is_mergeable() {
             return;
         }
-        if self.has_map(frames, number) && frames.free_in_pageblock(number).owner().is_some() {
-            return;
-        }
         if order < PAGEBLOCK_ORDER {
-            // A pageblock with loose pages keeps its type.
-            while self.settle(frames, u32::MAX) {}
             if self.retype_pageblock(frames, number, Migratetype::HighAtomic).is_some() {
                 self.reserved += PAGEBLOCK;
             }
@@ -105,9 +95,7 @@ impl Buddy {
     }
 
     fn unreserve_first(&mut self, frames: ZoneFrames<'_>, order: Order, ours: Migratetype) -> bool {
-        let listed = self.lists.first(order, Migratetype::HighAtomic);
-        let in_map = || self.partial.fullest(Migratetype::HighAtomic, order);
-        let Some(number) = listed.or_else(in_map) else { return false };
+        let Some(number) = self.lists.first(order, Migratetype::HighAtomic) else { return false };
         self.reserved -= order.pages().0.max(PAGEBLOCK).min(self.reserved);
         if order < PAGEBLOCK_ORDER {
             return self.retype_pageblock(frames, number, ours).is_some_and(|moved| moved.0 > 0);
@@ -131,8 +119,6 @@ impl Buddy {
         if isolates || frames.is_pageblock_shared(number) {
             return false;
         }
-        // A pageblock with loose pages keeps its type.
-        self.settle_pageblock(frames, number - number % PAGEBLOCK as u32);
         let retyped = self.retype_pageblock(frames, number, migratetype).is_some();
         if !retyped {
             if self.has_free_in_pageblock(frames, number) {
@@ -162,7 +148,7 @@ pub enum Force {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buddy::{BlockRequest, FallbackRules, Fragmentation, HeldMovable, Merging};
+    use crate::buddy::{BlockRequest, FallbackRules, Fragmentation, HeldMovable};
     use crate::testing::sections::Sections;
     use crate::units::{Pfn, ZoneIndex};
 
@@ -173,7 +159,7 @@ mod tests {
         let table = sections.table();
         let frames = table.frames(Pfn(0), ZoneIndex(0));
         let rules = FallbackRules { model, held: HeldMovable::Never };
-        let mut buddy = Buddy::new(rules, Merging::AtOnce);
+        let mut buddy = Buddy::new(rules);
         buddy.online(frames, 0..PAGES);
         run(buddy, frames);
     }

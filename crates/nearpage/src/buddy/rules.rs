@@ -33,14 +33,3 @@ impl FallbackRules {
         matches!(self.model, FallbackModel::Linux6_12)
     }
 }
-
-/// When a single page that comes back is merged with its buddies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Merging {
-    /// At once: Linux.
-    AtOnce,
-    /// When its pageblock is whole, or somebody needs a larger block.
-    Deferred,
-    /// Never one by one: what is free in a pageblock is in its map, from which blocks of any order are taken.
-    ByPageblock,
-}

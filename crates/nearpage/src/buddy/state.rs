@@ -1,11 +1,9 @@
 //! The free blocks of a zone: lists, counts, and who may look at them.
 
 use super::lists::FreeLists;
-use super::loose_lists::Loose;
-use super::partial_lists::PartialLists;
-use super::rules::{FallbackRules, Merging};
+use super::rules::FallbackRules;
 use crate::frame::{Migratetype, ZoneFrames};
-use crate::units::{MAX_ORDER, Order, PageCount};
+use crate::units::{Order, PageCount};
 
 /// What is asked of the buddy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +37,7 @@ pub enum Insertion {
 /// The free blocks of one zone. All methods want the frames of that zone.
 pub struct Buddy {
     pub(super) rules: FallbackRules,
-    pub(super) merging: Merging,
     pub(super) lists: FreeLists,
-    pub(super) loose: Loose,
-    pub(super) partial: PartialLists,
     /// Pages on all lists but those of isolated blocks, as Linux counts them
     /// (`mm/page_alloc.c: account_freepages`, 6.12). Blocks merge only with blocks that count alike.
     pub(super) free_pages: u64,
@@ -56,21 +51,10 @@ pub struct Buddy {
 
 impl Buddy {
     /// A zone without memory.
-    pub const fn new(rules: FallbackRules, merging: Merging) -> Buddy {
-        let (lists, loose, partial) = (FreeLists::new(), Loose::new(), PartialLists::new());
+    pub const fn new(rules: FallbackRules) -> Buddy {
         let (free_pages, end, claims_tried, fallbacks, reserved) = (0, 0, 0, 0, 0);
-        Buddy {
-            rules,
-            merging,
-            lists,
-            loose,
-            partial,
-            free_pages,
-            end,
-            claims_tried,
-            fallbacks,
-            reserved,
-        }
+        let lists = FreeLists::new();
+        Buddy { rules, lists, free_pages, end, claims_tried, fallbacks, reserved }
     }
 
     /// Says that the zone's span ends before frame number `end`, managed or not (`spanned_pages`). It
@@ -85,39 +69,18 @@ impl Buddy {
         PageCount(self.free_pages)
     }
 
-    /// Blocks on one list, with those in the maps of pageblocks. Of the latter it looks at each.
-    ///
-    /// # Panics
-    /// If the order is above [`MAX_ORDER`].
-    pub fn blocks_with_maps(
-        &self,
-        frames: ZoneFrames<'_>,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> u32 {
-        let pageblocks = self.partial.each(frames, migratetype);
-        let in_map = |first| frames.free_in_pageblock(first).map().blocks(order);
-        self.blocks(order, migratetype) + pageblocks.map(in_map).sum::<u32>()
-    }
-
     /// Blocks on one list.
     ///
     /// # Panics
     /// If the order is above [`MAX_ORDER`].
     pub fn blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
-        let loose = if order == Order(0) { self.loose.pages(migratetype) } else { 0 };
-        self.lists.blocks(order, migratetype) + loose
+        self.lists.blocks(order, migratetype)
     }
 
     /// The highest order in which an unmovable, movable or reclaimable block is free.
     pub fn largest_available_order(&self) -> Option<Order> {
-        if self.loose.any() {
-            // What they make up when they are merged, only merging tells.
-            return Some(MAX_ORDER);
-        }
         let types = &Migratetype::ALL[..Migratetype::PCP_COUNT];
-        let of_type = |of| self.lists.orders(of) | self.partial.orders(of);
-        let orders = types.iter().fold(0, |all, &of| all | of_type(of));
+        let orders = types.iter().fold(0, |all, &of| all | self.lists.orders(of));
         orders.checked_ilog2().map(|order| Order(order as u8))
     }
 
@@ -131,17 +94,8 @@ impl Buddy {
         order: Order,
         migratetype: Migratetype,
     ) -> impl Iterator<Item = u32> {
-        let listed = self
-            .lists
-            .linked(frames, order, migratetype)
-            .chain(self.lists.fresh(order, migratetype));
-        let loose = (order == Order(0)).then(|| self.loose.iter(frames, migratetype));
-        let maps = self.partial.each(frames, migratetype);
-        let in_maps = maps.flat_map(move |first| {
-            let heads = frames.free_in_pageblock(first).map().heads(order);
-            heads.map(move |head| first + head)
-        });
-        listed.chain(loose.into_iter().flatten()).chain(in_maps)
+        let linked = self.lists.linked(frames, order, migratetype);
+        linked.chain(self.lists.fresh(order, migratetype))
     }
 
     /// How often a piece of a pageblock was asked of another type since the last call: tried, not
@@ -165,15 +119,7 @@ impl Buddy {
     /// Operations since the last call.
     #[inline]
     pub fn take_operations(&mut self) -> u64 {
-        let Buddy { lists, loose, partial, .. } = self;
-        lists.operations.take() + loose.operations.take() + partial.operations.take()
-    }
-
-    /// Operations since the last call of [`take_operations`](Self::take_operations).
-    #[inline]
-    pub(crate) fn operations(&self) -> u64 {
-        let Buddy { lists, loose, partial, .. } = self;
-        lists.operations.so_far() + loose.operations.so_far() + partial.operations.so_far()
+        self.lists.operations.take()
     }
 
     /// Counts operations that somebody else does under the zone's lock.
@@ -181,26 +127,12 @@ impl Buddy {
     pub(crate) fn charge(&mut self, operations: u64) {
         self.lists.operations.add(operations);
     }
-
-    /// Counts one step that took or freed `blocks` blocks as what it stands for.
-    #[inline]
-    pub(super) fn charge_blocks(&mut self, blocks: u32) {
-        if self.merging == Merging::AtOnce {
-            self.charge(2 * u64::from(blocks - 1));
-        }
-    }
 }
 
 /// The pages of a free block that `free_pages` counts.
 #[inline]
 pub(super) fn counted_pages(order: Order, migratetype: Migratetype) -> u64 {
-    counted(frame_count(order), migratetype)
-}
-
-/// How many of so many free pages `free_pages` counts.
-#[inline]
-pub(super) fn counted(pages: u32, migratetype: Migratetype) -> u64 {
-    if migratetype == Migratetype::Isolate { 0 } else { pages.into() }
+    if migratetype == Migratetype::Isolate { 0 } else { order.pages().0 }
 }
 
 /// Frames in a block, in the width of frame numbers.

@@ -4,7 +4,6 @@
 //! one block on each, so that the next request of the same kind finds it first. Therefore many
 //! requests can be served in one step without a difference.
 
-use super::rules::Merging;
 use super::state::{BlockRequest, Buddy, frame_count};
 use crate::frame::{ListEnd, Migratetype, ZoneFrames};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER};
@@ -36,21 +35,8 @@ impl Buddy {
     /// # Panics
     /// If the order is above [`MAX_ORDER`] or the type is [`Migratetype::Isolate`].
     pub fn alloc(&mut self, frames: ZoneFrames<'_>, request: BlockRequest) -> Option<u32> {
-        if self.merging == Merging::ByPageblock && request.order < PAGEBLOCK_ORDER {
-            return self.alloc_from_maps(frames, request);
-        }
-        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
-            let mut number = None;
-            self.take_loose(frames, request.migratetype, 1, 1, &mut |first, _| {
-                number = Some(first)
-            });
-            return number;
-        }
         let block = self.find(frames, request, &mut Search::Own)?;
         self.put_rest_back(frames, &block, frame_count(request.order));
-        if request.order == Order(0) {
-            self.move_to_lane(frames, block.number, 1);
-        }
         Some(block.number)
     }
 
@@ -71,24 +57,14 @@ impl Buddy {
         max_runs: u32,
         mut sink: impl FnMut(u32, u32),
     ) -> u32 {
-        if self.merging == Merging::ByPageblock && request.order < PAGEBLOCK_ORDER {
-            return self.take_from_maps(frames, request, blocks, max_runs, &mut sink);
-        }
         let (mut taken, mut runs) = (0, 0);
-        if request.order == Order(0) && self.loose.pages(request.migratetype) > 0 {
-            (taken, runs) =
-                self.take_loose(frames, request.migratetype, blocks, max_runs, &mut sink);
-        }
         while taken < blocks && runs < max_runs {
             let Some(block) = self.find(frames, request, search) else { break };
             // All lists of this type below the block's order are empty, or a smaller block would have
             // been found. So the next allocations would use this block up, from its start.
             let run = (blocks - taken).min(1 << (block.order.0 - request.order.0));
             self.put_rest_back(frames, &block, run << request.order.0);
-            self.charge_blocks(run);
-            if request.order == Order(0) {
-                self.move_to_lane(frames, block.number, run);
-            }
+            self.charge(2 * u64::from(run - 1));
             sink(block.number, run);
             taken += run;
             runs += 1;
@@ -113,8 +89,7 @@ impl Buddy {
         {
             let run = (pageblocks - taken).min(1 << (block.order.0 - PAGEBLOCK_ORDER.0));
             self.put_rest_back(frames, &block, run << PAGEBLOCK_ORDER.0);
-            self.charge_blocks(run);
-            self.move_to_lane(frames, block.number, run << PAGEBLOCK_ORDER.0);
+            self.charge(2 * u64::from(run - 1));
             sink(block.number, run << PAGEBLOCK_ORDER.0);
             taken += run;
             runs += 1;
@@ -134,12 +109,6 @@ impl Buddy {
             let own = self.pop_smallest(frames, request.order, request.migratetype);
             if own.is_some() {
                 return own;
-            }
-            if self.settle_for(frames, request) {
-                let own = self.pop_smallest(frames, request.order, request.migratetype);
-                if own.is_some() {
-                    return own;
-                }
             }
             if self.fall_back(frames, request) {
                 return self.pop_smallest(frames, request.order, request.migratetype);

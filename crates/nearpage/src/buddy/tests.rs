@@ -68,7 +68,7 @@ impl Pair<'_> {
         let modelled = if planted == Planted::OtherRules { other } else { rules };
         let mut pair = Pair {
             frames,
-            buddy: Buddy::new(rules, Merging::AtOnce),
+            buddy: Buddy::new(rules),
             naive: NaiveBuddy::new(modelled, start),
             held: vec![],
             offline: shape(&mut random, start as u32),
@@ -384,7 +384,7 @@ fn canary_planted_mistakes_are_found() {
 /// A zone of whole blocks of the highest order, and one in use.
 fn zone_of_blocks(map: SectionMap<'_>, blocks: u32) -> (Buddy, ZoneFrames<'_>) {
     let frames = ZoneFrames::new(map, Pfn(0), ZONE);
-    let mut buddy = Buddy::new(LINUX_6_12, Merging::AtOnce);
+    let mut buddy = Buddy::new(LINUX_6_12);
     buddy.online(frames, 0..blocks << MAX_ORDER.0);
     (buddy, frames)
 }
@@ -475,8 +475,7 @@ fn recorded_kernels_fall_back_differently() {
         let sections = Sections::new(1, |_| false);
         let table = sections.table();
         let frames = table.frames(Pfn(0), ZONE);
-        let mut buddy =
-            Buddy::new(FallbackRules { model, held: HeldMovable::Never }, Merging::AtOnce);
+        let mut buddy = Buddy::new(FallbackRules { model, held: HeldMovable::Never });
         buddy.online(frames, 0..1024);
         let whole = buddy.alloc(frames, request(10, Movable));
         assert_eq!(whole, Some(0));

@@ -1,6 +1,6 @@
 //! Which pages of a pageblock are free: 512 bits, and what follows from them.
 //!
-//! Pure: a map is a value. [`super::pageblock`] has the maps of a machine, where they lie.
+//! Pure: a map is a value. [`crate::places::map`] has the maps of a machine, where they lie.
 
 use core::ops::Range;
 
@@ -31,6 +31,11 @@ impl FreeMap {
     /// No pages.
     pub(crate) const NONE: FreeMap = FreeMap([0; WORDS]);
 
+    /// Those of these words.
+    pub(crate) const fn from_words(words: [u64; WORDS]) -> FreeMap {
+        FreeMap(words)
+    }
+
     /// Some adjoining pages.
     pub(crate) fn of(pages: Range<u32>) -> FreeMap {
         let mut map = FreeMap::NONE;
@@ -42,68 +47,6 @@ impl FreeMap {
     #[inline]
     pub(crate) fn add(&mut self, pages: Range<u32>) {
         words_of(pages).for_each(|(at, bits)| self.0[at] |= bits);
-    }
-
-    /// Adds adjoining pages; returns whether none of them was there.
-    #[inline]
-    pub(crate) fn add_new(&mut self, pages: Range<u32>) -> bool {
-        let mut were = 0;
-        words_of(pages).for_each(|(at, bits)| {
-            were |= self.0[at] & bits;
-            self.0[at] |= bits;
-        });
-        were == 0
-    }
-
-    /// The first block of `order`, up to [`PAGEBLOCK_ORDER`], that is wholly free, by its first page.
-    #[inline]
-    pub(crate) fn first_block(&self, order: Order) -> Option<u32> {
-        let FreeMap(words) = self;
-        if order.0 <= WORD_ORDER {
-            let heads = |word: u64| heads_of(word, order.0);
-            let at = words.iter().position(|&word| heads(word) != 0)?;
-            return Some(at as u32 * 64 + heads(words[at]).trailing_zeros());
-        }
-        let span = 1 << (order.0 - WORD_ORDER);
-        let blocks = words.chunks_exact(span);
-        let at = { blocks }.position(|block| block.iter().all(|&word| word == u64::MAX))?;
-        Some((at * span * 64) as u32)
-    }
-
-    /// The order of the largest block that is wholly free; `None` if no page is.
-    #[inline]
-    pub(crate) fn largest_order(&self) -> Option<Order> {
-        let is_none = |words: &[u64; WORDS]| words.iter().fold(0, |all, word| all | word) == 0;
-        let mut runs = self.0;
-        if is_none(&runs) {
-            return None;
-        }
-        // From here on, a bit says that a block of `order` begins there.
-        for order in 0..WORD_ORDER {
-            // No `runs.map()`: it takes each word by a call where it is compiled in another unit of code than this.
-            let mut next = [0; WORDS];
-            for (next, word) in next.iter_mut().zip(runs) {
-                *next = word & word >> (1 << order) & HEADS[order as usize + 1];
-            }
-            if is_none(&next) {
-                return Some(Order(order));
-            }
-            runs = next;
-        }
-        let mut orders = (WORD_ORDER..=PAGEBLOCK_ORDER.0).rev().map(Order);
-        orders.find(|&order| self.first_block(order).is_some())
-    }
-
-    /// Takes so many pages out of it, the first ones, or all if it has fewer.
-    pub(crate) fn take_first(&mut self, pages: u32) -> FreeMap {
-        let (mut taken, mut rest) = (FreeMap::NONE, pages);
-        for (from, to) in self.0.iter_mut().zip(&mut taken.0) {
-            while rest > 0 && *from != 0 {
-                let lowest = *from & from.wrapping_neg();
-                (*from, *to, rest) = (*from ^ lowest, *to | lowest, rest - 1);
-            }
-        }
-        taken
     }
 
     /// Free pages.
@@ -143,14 +86,6 @@ impl FreeMap {
         self.heads(order).count() as u32
     }
 
-    /// The order of the largest free block around a free page.
-    #[inline]
-    pub(super) fn order_around(&self, page: u32) -> Order {
-        let orders = (1..=PAGEBLOCK_ORDER.0).map(Order);
-        let is_free = |order: &Order| self.has_block(page & !(order.pages().0 as u32 - 1), *order);
-        { orders }.take_while(is_free).last().unwrap_or(Order(0))
-    }
-
     /// How many of some pages are free.
     pub(crate) fn pages_between(self, pages: Range<u32>) -> u32 {
         let runs = self.runs().map(|run| run.start.max(pages.start)..run.end.min(pages.end));
@@ -188,11 +123,11 @@ impl FreeMap {
     }
 }
 
-/// The places in a word where free blocks of an order begin.
+/// The places in a word where free blocks of an order, up to 6, begin.
 #[inline]
-fn heads_of(word: u64, order: u8) -> u64 {
-    let runs = (0..order).fold(word, |runs, order| runs & runs >> (1 << order));
-    runs & HEADS[order as usize]
+pub(crate) fn run_heads(word: u64, order: Order) -> u64 {
+    let runs = (0..order.0).fold(word, |runs, order| runs & runs >> (1 << order));
+    runs & HEADS[order.0 as usize]
 }
 
 /// Adjoining pages, word by word: which word, and the pages as bits of it.
@@ -252,8 +187,6 @@ mod tests {
         for map in maps() {
             let heads: Vec<Vec<u32>> = (0..=9).map(|order| naive_heads(&map, order)).collect();
             for order in 0..=9 {
-                let found = map.first_block(Order(order as u8));
-                assert_eq!(found, heads[order].first().copied(), "{map:?}, {order}");
                 let above = |head: &u32| {
                     let parents = heads.get(order + 1);
                     parents.is_some_and(|parents| parents.contains(&(head & !((2 << order) - 1))))
@@ -263,22 +196,6 @@ mod tests {
                 let found: Vec<u32> = map.heads(Order(order as u8)).collect();
                 assert_eq!(found, expected, "{map:?}, {order}");
             }
-            for &page in &heads[0] {
-                let around = (0..=9)
-                    .rev()
-                    .find(|&order: &usize| heads[order].contains(&(page & !((1 << order) - 1))));
-                assert_eq!(Some(map.order_around(page).0 as usize), around);
-            }
-            let largest = (0..=9).rev().find(|&order: &usize| !heads[order].is_empty());
-            assert_eq!(map.largest_order(), largest.map(|order| Order(order as u8)));
-            let (mut rest, most) = (map, 37.min(heads[0].len()));
-            let first = rest.take_first(37);
-            assert!(
-                (0..512).filter(|&page| is_free(&first, page)).eq(heads[0][..most].iter().copied())
-            );
-            assert!(
-                (0..512).filter(|&page| is_free(&rest, page)).eq(heads[0][most..].iter().copied())
-            );
             assert_eq!(map.count() as usize, heads[0].len());
         }
     }

@@ -1,21 +1,20 @@
 //! Which CPU owns a pageblock, and which owned pageblocks have pieces in the zone's lists.
 //!
-//! Under rules with owners ([`PageblockOwners`](crate::model::PageblockOwners)) nothing is loose, so the entry of a
-//! pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
+//! The entry of a pageblock serves both. Everything here is written under the zone's lock. The owner of a pageblock of which somebody
 //! holds a page does not change, except that it may cease: so who frees a page may read it without the lock.
 
 use super::Migratetype;
-use super::loose::LooseEntry;
+use super::per_pageblock::OwnerEntry;
 use crate::sync::Ordering;
 use crate::units::CpuId;
 
 /// What is known of a pageblock's owner.
 #[derive(Clone, Copy)]
-pub(crate) struct OwnedBlock<'m>(&'m LooseEntry);
+pub(crate) struct OwnedBlock<'m>(&'m OwnerEntry);
 
 impl<'m> OwnedBlock<'m> {
     #[inline]
-    pub(super) fn new(entry: &'m LooseEntry) -> Self {
+    pub(super) fn new(entry: &'m OwnerEntry) -> Self {
         Self(entry)
     }
 

@@ -1,16 +1,17 @@
 //! Where the metadata of frames lies, and the ways to it.
 //!
 //! Memory comes in sections of 128 MiB that may be there or not. Adjoining sections whose metadata lies with the
-//! same node are a **run**: their words are one array, and so are the bytes and the loose pages of their
+//! same node are a **run**: their words are one array, and so are the bytes and the maps of their
 //! pageblocks. A zone keeps the part of a run that begins with its first section; numbers in it are found by one
 //! comparison and one addition. Beyond it (holes, nodes that share a section) the table of sections is asked.
 
-use super::loose::{LooseEntry, LooseMap, LoosePages};
 use super::owners::OwnedBlock;
-use super::pageblock::Pageblock;
+use super::per_pageblock::{MapWords, OwnerEntry};
 use super::{
-    Frame, FrameState, HELD_MASK, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK, ZONE_SHIFT,
+    Frame, FrameState, HELD_MASK, LINKS_OF_EACH, Migratetype, NO_FRAME, Word, WordCell, ZONE_MASK,
+    ZONE_SHIFT,
 };
+use crate::places::map::Map;
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, SECTION_FRAMES, SECTION_SHIFT, ZoneIndex};
 
@@ -24,11 +25,12 @@ const SHARED: u8 = 0x80;
 /// Where the byte of an isolated pageblock keeps the type that it had.
 const BEFORE_SHIFT: u32 = 4;
 
-/// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it.
+/// What links the frames and the pageblocks of 128 MiB to lists: only who holds the zone's lock looks at it. There is none
+/// where neither zones nor pagesets link frames.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SectionLists {
-    listed: [LooseEntry; PAGEBLOCKS],
+    listed: [OwnerEntry; PAGEBLOCKS],
     links: [[AtomicU32; 2]; SECTION_FRAMES],
 }
 
@@ -36,10 +38,10 @@ const _: () = assert!(
     // Miri's sections are so small that their alignment adds to them.
     cfg!(miri)
         || size_of::<SectionLists>()
-            + (size_of::<LoosePages>() + 1) * PAGEBLOCKS
+            + (size_of::<MapWords>() + 1) * PAGEBLOCKS
             + 4 * SECTION_FRAMES
             == 77 * PAGEBLOCKS + 12 * SECTION_FRAMES,
-    "12 bytes a frame, and 77 a pageblock"
+    "4 bytes a frame and 65 a pageblock, and 8 and 12 of links"
 );
 
 /// The metadata of adjoining sections, each part in one array.
@@ -51,9 +53,9 @@ pub struct SectionRun<'m> {
     pub words: &'m [[AtomicU32; SECTION_FRAMES]],
     /// Bytes of the pageblocks.
     pub pageblocks: &'m [[AtomicU8; PAGEBLOCKS]],
-    /// Their loose pages.
-    pub loose: &'m [[LoosePages; PAGEBLOCKS]],
-    /// The rest.
+    /// Their maps of free pages.
+    pub maps: &'m [[MapWords; PAGEBLOCKS]],
+    /// The links; none, or those of each section.
     pub lists: &'m [SectionLists],
 }
 
@@ -64,9 +66,9 @@ impl<'m> SectionRun<'m> {
     /// If the table does not reach as far as the run.
     pub fn enter(&self, first: u64, table: &mut [Option<Section<'m>>]) {
         let entries = &mut table[(self.first - first) as usize..][..self.words.len()];
-        let parts = self.words.iter().zip(self.pageblocks).zip(self.loose).zip(self.lists);
-        for (entry, (((words, pageblocks), loose), lists)) in entries.iter_mut().zip(parts) {
-            *entry = Some(Section { words, pageblocks, loose, lists });
+        let parts = self.words.iter().zip(self.pageblocks).zip(self.maps).enumerate();
+        for (entry, (at, ((words, pageblocks), maps))) in entries.iter_mut().zip(parts) {
+            *entry = Some(Section { words, pageblocks, maps, lists: self.lists.get(at) });
         }
     }
 
@@ -74,17 +76,18 @@ impl<'m> SectionRun<'m> {
     fn from(&self, first: u64) -> Option<Self> {
         let skipped = usize::try_from(first.checked_sub(self.first)?).ok()?;
         let words = self.words.get(skipped..).filter(|words| !words.is_empty())?;
-        let (pageblocks, loose) = (self.pageblocks.get(skipped..)?, self.loose.get(skipped..)?);
-        Some(Self { first, words, pageblocks, loose, lists: self.lists.get(skipped..)? })
+        let (pageblocks, maps) = (self.pageblocks.get(skipped..)?, self.maps.get(skipped..)?);
+        let lists = self.lists.get(skipped..).unwrap_or_default();
+        Some(Self { first, words, pageblocks, maps, lists })
     }
 }
 
 /// The metadata of one section, wherever its parts lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'m> {
-    lists: &'m SectionLists,
+    lists: Option<&'m SectionLists>,
     pageblocks: &'m [AtomicU8; PAGEBLOCKS],
-    loose: &'m [LoosePages; PAGEBLOCKS],
+    maps: &'m [MapWords; PAGEBLOCKS],
     words: &'m [AtomicU32; SECTION_FRAMES],
 }
 
@@ -93,20 +96,14 @@ impl<'m> Section<'m> {
     #[inline(always)]
     fn frame(self, offset: usize) -> Frame<'m> {
         let offset = offset % SECTION_FRAMES;
-        Frame { word: WordCell(&self.words[offset]), links: &self.lists.links[offset] }
+        let links = self.lists.map(|lists| &lists.links[offset]);
+        Frame { word: WordCell(&self.words[offset]), links }
     }
 
     /// The byte of the pageblock of the frame at `offset`, modulo the size of a section.
     #[inline(always)]
     fn pageblock_byte(self, offset: u32) -> &'m AtomicU8 {
         &self.pageblocks[pageblock_at(offset)]
-    }
-
-    /// The loose pages of the pageblock of the frame at `offset`, modulo the size of a section.
-    #[inline]
-    fn loose(self, offset: u32) -> LooseMap<'m> {
-        let at = pageblock_at(offset);
-        LooseMap::new(&self.loose[at], &self.lists.listed[at])
     }
 
     #[inline]
@@ -150,14 +147,6 @@ impl PageblockByte {
     #[inline]
     fn migratetype(self) -> Migratetype {
         Migratetype::from_bits(swap_first_two(self.0) as u32)
-    }
-
-    /// The type whose lists the pageblock's pages go to when they are loose, or `None` if it has no map of its own: it
-    /// is isolated, reserved, or shared by zones.
-    #[inline]
-    pub fn loose_type(self) -> Option<Migratetype> {
-        // Whatever else the byte says makes it larger.
-        Migratetype::ALL[..Migratetype::PCP_COUNT].get(swap_first_two(self.0) as usize).copied()
     }
 }
 
@@ -222,8 +211,8 @@ pub struct ZoneFrames<'m> {
     /// The zone, where words have it: saves a shift on the fast path.
     zone_bits: u32,
     first: u32,
-    /// The loose pages of the same pageblocks.
-    loose: &'m [LoosePages],
+    /// The maps of the same pageblocks.
+    maps: &'m [MapWords],
     /// From the zone's first section on.
     sections: &'m [Option<Section<'m>>],
 }
@@ -244,14 +233,14 @@ impl<'m> ZoneFrames<'m> {
         let run = map.runs.iter().find_map(|run| run.from(start.section()));
         let words = run.map_or(&[][..], |run| run.words.as_flattened());
         let pageblocks = run.map_or(&[][..], |run| run.pageblocks.as_flattened());
-        let loose = run.map_or(&[][..], |run| run.loose.as_flattened());
+        let maps = run.map_or(&[][..], |run| run.maps.as_flattened());
         // What is no frame's number stays beyond the end: `near_word`.
         let words = words.get(..NO_FRAME as usize - 1).unwrap_or(words);
         Self {
             base: Pfn(start.section() << SECTION_SHIFT),
             words,
             pageblocks,
-            loose,
+            maps,
             zone_bits: (zone.0 as u32) << ZONE_SHIFT,
             first: start.section_offset() as u32,
             sections: first.and_then(|first| map.sections.get(first..)).unwrap_or_default(),
@@ -414,16 +403,33 @@ impl<'m> ZoneFrames<'m> {
     /// If no section covers the frame.
     #[inline(always)]
     pub(crate) fn pageblock_byte(&self, number: u32) -> PageblockByte {
-        self.pageblock_state(number).0
+        match self.pageblocks.get((number >> PAGEBLOCK_ORDER.0) as usize) {
+            Some(byte) => PageblockByte(byte.load(Ordering::Relaxed)),
+            None => self.pageblock_byte_beyond(number),
+        }
     }
 
-    /// The map of loose pages of the pageblock of frame `number`.
+    /// The map of free pages of the pageblock of frame `number`.
     ///
     /// # Panics
     /// As [`pageblock_byte`](Self::pageblock_byte).
-    #[inline]
-    pub(crate) fn loose(&self, number: u32) -> LooseMap<'m> {
-        self.managed_section(number).loose(number)
+    #[inline(always)]
+    pub(crate) fn map(&self, number: u32) -> Map<'m> {
+        match self.maps.get((number >> PAGEBLOCK_ORDER.0) as usize) {
+            Some(map) => Map(&map.0),
+            None => self.map_beyond(number),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn map_beyond(&self, number: u32) -> Map<'m> {
+        Map(&self.managed_section(number).maps[pageblock_at(number)].0)
+    }
+
+    /// The same, if a section covers the frame.
+    pub(crate) fn try_map(&self, number: u32) -> Option<Map<'m>> {
+        Some(Map(&self.try_section(number.into())?.maps[pageblock_at(number)].0))
     }
 
     /// What is known of the owner of the pageblock of frame `number`.
@@ -437,38 +443,16 @@ impl<'m> ZoneFrames<'m> {
 
     /// What is kept of the pageblock of frame `number` beside its map.
     #[inline]
-    pub(super) fn pageblock_entry(&self, number: u32) -> &'m LooseEntry {
-        &self.managed_section(number).lists.listed[pageblock_at(number)]
-    }
-
-    /// The free pages of the pageblock of frame `number`, and what is kept beside them.
-    ///
-    /// # Panics
-    /// If no section covers the frame.
-    #[inline]
-    pub(crate) fn free_in_pageblock(&self, number: u32) -> Pageblock<'m> {
-        let (section, at) = (self.managed_section(number), pageblock_at(number));
-        Pageblock::new(&section.loose[at], &section.lists.listed[at])
-    }
-
-    /// What is stored of the pageblock of frame `number`, and which of its pages are loose.
-    ///
-    /// # Panics
-    /// If no section covers the frame.
-    #[inline(always)]
-    pub(crate) fn pageblock_state(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
-        let at = (number >> PAGEBLOCK_ORDER.0) as usize;
-        match (self.pageblocks.get(at), self.loose.get(at)) {
-            (Some(byte), Some(loose)) => (PageblockByte(byte.load(Ordering::Relaxed)), loose),
-            _ => self.pageblock_beyond(number),
-        }
+    pub(super) fn pageblock_entry(&self, number: u32) -> &'m OwnerEntry {
+        let lists = self.managed_section(number).lists.expect(LINKS_OF_EACH);
+        &lists.listed[pageblock_at(number)]
     }
 
     #[cold]
     #[inline(never)]
-    fn pageblock_beyond(&self, number: u32) -> (PageblockByte, &'m LoosePages) {
-        let (section, at) = (self.managed_section(number), pageblock_at(number));
-        (PageblockByte(section.pageblocks[at].load(Ordering::Relaxed)), &section.loose[at])
+    fn pageblock_byte_beyond(&self, number: u32) -> PageblockByte {
+        let byte = self.managed_section(number).pageblock_byte(number);
+        PageblockByte(byte.load(Ordering::Relaxed))
     }
 
     /// The migratetype of the pageblock of frame `number`.
@@ -515,8 +499,7 @@ impl<'m> ZoneFrames<'m> {
 
     /// Whether the pageblock of frame `number` holds frames of other zones too: its type must not change.
     pub(crate) fn is_pageblock_shared(&self, number: u32) -> bool {
-        let section = self.managed_section(number);
-        section.pageblock_byte(number).load(Ordering::Relaxed) & SHARED != 0
+        self.pageblock_byte(number).0 & SHARED != 0
     }
 }
 
@@ -549,13 +532,6 @@ impl<'m> SectionFrames<'m> {
     #[inline]
     pub fn pageblock(&self, offset: u32) -> Migratetype {
         self.section.pageblock(offset)
-    }
-
-    /// Whether frames of several zones lie in the pageblock that holds the frame at `offset`.
-    #[inline]
-    pub(crate) fn is_pageblock_shared(&self, offset: u32) -> bool {
-        let byte = self.section.pageblock_byte(offset);
-        byte.load(Ordering::Relaxed) & SHARED != 0
     }
 
     /// Sets the migratetype of the pageblock that holds the frame at `offset`.

@@ -9,10 +9,7 @@ impl Model {
     pub fn about(&self) -> &'static str {
         match self.name {
             "nearpage" => {
-                "nearpage's own: pageblocks that CPUs own, sizes by the swing of each CPU"
-            }
-            "nearpage-0.1" => {
-                "nearpage 0.1: the rules of 6.12, but spills go to nodes without CPUs first"
+                "nearpage's own: maps of free pages, a quota for each CPU, no lock past the lists"
             }
             "linux-6.18" => "Linux 6.18, as far as its traces show",
             "linux-6.12" => "Linux 6.12",

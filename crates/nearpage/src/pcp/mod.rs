@@ -6,17 +6,11 @@
 //! pcp_lists`, 6.12: 14 lists). Where a list's pages are kept, and how that is atomic with respect to
 //! its CPU, is the [`storage`]; how many there may be is the [`tuning`]; both know nothing of each other.
 
-pub(crate) mod hold_word;
-pub(crate) mod inbox;
-pub(crate) mod owned;
 pub mod pageset;
-pub(crate) mod passing;
 pub(crate) mod pieces;
 pub mod serial;
 pub mod sizes;
-pub(crate) mod stage;
 pub mod storage;
-pub(crate) mod swing;
 pub mod tuning;
 
 pub use storage::{CountedList, Pop, Push, Storage};
@@ -28,14 +22,10 @@ use crate::units::Order;
 pub const LISTS: usize = 14;
 /// Order of the two lists of huge pages.
 const HUGE_ORDER: Order = Order(9);
-/// Where CPUs own pageblocks with maps, a pageset has more lists: that of single pages on their way home,
-pub(crate) const HOMEBOUND: usize = LISTS;
-/// and from here on those of the orders that Linux does not cache: 4 to 8, and 10.
-const FIRST_MORE: usize = HOMEBOUND + 1;
-/// How many lists those are.
-const MORE_LISTS: usize = 1 + 6 * Migratetype::PCP_COUNT;
-/// Lists of a pageset that has all.
-pub(crate) const ALL_LISTS: usize = LISTS + MORE_LISTS;
+/// Under nearpage's own rules a pageset has one more list: of single pages that came back and were not handed out lately.
+pub(crate) const COLD: usize = LISTS;
+/// All lists; those of Linux's rules leave the last one empty.
+pub(crate) const ALL_LISTS: usize = LISTS + 1;
 
 /// The list for blocks of `order` and `migratetype`, or `None` if pagesets don't cache them.
 /// Pages of a HIGHATOMIC pageblock use the movable list, pages of an ISOLATE one no list.
@@ -53,33 +43,13 @@ pub const fn list_index(order: Order, migratetype: Migratetype) -> Option<usize>
     }
 }
 
-/// The list for blocks of an order that Linux does not cache, in a pageset that has more lists.
-#[inline]
-pub(crate) const fn more_list_index(order: Order, migratetype: Migratetype) -> Option<usize> {
-    let row = match order.0 {
-        4..=8 => order.0 as usize - 4,
-        10 => 5,
-        _ => return None,
-    };
-    let column = match migratetype {
-        Migratetype::HighAtomic => Migratetype::Movable.index(),
-        Migratetype::Isolate => return None,
-        other => other.index(),
-    };
-    Some(FIRST_MORE + row * Migratetype::PCP_COUNT + column)
-}
-
 /// The order of the blocks on list `index`.
 #[inline]
 pub const fn list_order(index: usize) -> Order {
     match index {
         0..12 => Order((index / Migratetype::PCP_COUNT) as u8),
         12 | 13 => HUGE_ORDER,
-        HOMEBOUND => Order(0),
-        _ => match (index - FIRST_MORE) / Migratetype::PCP_COUNT {
-            5 => Order(10),
-            row => Order(4 + row as u8),
-        },
+        _ => Order(0),
     }
 }
 
@@ -89,8 +59,7 @@ pub const fn list_type(index: usize) -> Migratetype {
     match index {
         0..12 => Migratetype::ALL[index % Migratetype::PCP_COUNT],
         12 => Migratetype::Unmovable,
-        13 | HOMEBOUND => Migratetype::Movable,
-        _ => Migratetype::ALL[(index - FIRST_MORE) % Migratetype::PCP_COUNT],
+        _ => Migratetype::Movable,
     }
 }
 
@@ -103,11 +72,7 @@ mod tests {
         for index in 0..LISTS {
             assert_eq!(list_index(list_order(index), list_type(index)), Some(index));
         }
-        for index in FIRST_MORE..ALL_LISTS {
-            assert_eq!(list_index(list_order(index), list_type(index)), None);
-            assert_eq!(more_list_index(list_order(index), list_type(index)), Some(index));
-        }
-        assert_eq!(list_order(HOMEBOUND), Order(0));
+        assert_eq!(list_order(COLD), Order(0));
     }
 
     #[test]

@@ -17,14 +17,14 @@
 
 use core::ops::Range;
 
-use super::owned::Owned;
 use super::pieces::{Kind, Pieces};
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
-use super::swing::Swing;
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{HOMEBOUND, LISTS, list_index, list_order, list_type, more_list_index};
+use super::{ALL_LISTS, COLD, LISTS, list_index, list_order, list_type};
 use crate::frame::{ListEnd, Word, ZoneFrames};
 use crate::host::{Access, PageblockOwners, Platform};
+use crate::places::quota::Quota;
+use crate::places::size::{COLD_MAX, QuotaSize};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
@@ -47,10 +47,12 @@ pub struct PagesetCounts {
     /// Drains because blocks of order 1 to 3 came back in a row, with room left; only on storages that are
     /// [exact](Storage::EXACT).
     pub high_order_drains: u64,
+    /// Writes to words that all CPUs share, under nearpage's own rules: the zone's counter and its bits.
+    pub shared_writes: u64,
 }
 
-/// Under rules with maps each pageset is made with what stands behind it.
-const BEHIND_EACH: &str = "each pageset has pageblocks with maps";
+/// Under nearpage's own rules each pageset has what these say.
+const QUOTA_OF_EACH: &str = "each pageset has a quota";
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -58,7 +60,9 @@ pub(crate) struct PagesetEvents {
     /// Single pages handed out as part of a pageblock, without the first, which its list counts. Exact: who counts them
     /// may have moved to another CPU since they were popped.
     pub bulk_allocs: AtomicU64,
-    /// Single pages handed out past the lists, by who has hold of what the CPU owns.
+    /// Blocks handed out past the lists, by quota.
+    pub given_blocks: OwnedCounter,
+    /// Their pages.
     pub given_pages: OwnedCounter,
     /// Trips to the zone to refill a list.
     pub refills: OwnedCounter,
@@ -96,17 +100,15 @@ pub struct Pageset<'m, P: Platform> {
     /// What words of blocks from each list say while somebody has them.
     held_words: [AtomicU32; LISTS],
     owner: &'m Owner<P>,
-    lists: [List<'m, P>; LISTS],
+    lists: [List<'m, P>; ALL_LISTS],
     tuning: TuningCell,
     /// Pages on all lists, if the storage is exact: then each operation asks.
     pages: OwnedCounter,
     events: PagesetEvents,
     /// What takes the place of the lists if CPUs own pageblocks.
     pieces: Option<&'m Pieces>,
-    /// What stands behind the lists if CPUs own pageblocks with maps.
-    owned: Option<&'m Owned<'m>>,
-    /// The lists that a pageset has only then.
-    more: &'m [List<'m, P>],
+    /// What the CPU may take past its lists, under nearpage's own rules.
+    quota: Option<&'m Quota>,
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -128,9 +130,9 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub(crate) fn new(
         zone: &'m Zone<'m, P>,
         owner: &'m Owner<P>,
-        lists: [List<'m, P>; LISTS],
+        lists: [List<'m, P>; ALL_LISTS],
         pieces: Option<&'m Pieces>,
-        (owned, more): (Option<&'m Owned<'m>>, &'m [List<'m, P>]),
+        quota: Option<&'m Quota>,
     ) -> Self {
         let frames = *zone.frames();
         // A cell of zeroes is `Tuning::BOOT`.
@@ -140,7 +142,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             AtomicU32::new(word.bits())
         });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, owned, more }
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, quota }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -189,16 +191,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
-    /// The list that takes a block whose word was `held`, where CPUs own pageblocks with maps: the one that blocks of its order
-    /// and type come from, but for single pages that it did not give in its last refills. Those are on their way home.
+    /// The list that takes a block whose word was `held`, under nearpage's own rules: the one that blocks of its order and type
+    /// come from, but for single pages that it did not give in its last refills.
     #[inline]
     pub(crate) fn list_of_freed(&self, held: Word, order: Order) -> Option<usize> {
-        let Some(list) = list_index(order, held.migratetype()) else {
-            return more_list_index(order, held.migratetype());
-        };
+        // What came out of the reserve goes back there.
+        let of = Some(held.migratetype()).filter(|of| of.is_mergeable())?;
+        let list = list_index(order, of)?;
         let word = self.held_word(list);
         let is_hot = order > Order(0) || held == word || held == word.with_last_tag();
-        Some(if is_hot { list } else { HOMEBOUND })
+        Some(if is_hot { list } else { COLD })
     }
 
     /// From now on, blocks from list `index` are told apart from those that it gave before.
@@ -207,12 +209,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
         self.held_words[index].store(word.bits(), Ordering::Relaxed);
     }
 
-    /// What stands behind the lists, if CPUs own pageblocks with maps.
+    /// What the CPU may take past its lists, under nearpage's own rules.
     #[inline(always)]
-    pub(crate) fn owned(&self) -> Option<&'m Owned<'m>> {
+    pub(crate) fn quota(&self) -> Option<&'m Quota> {
         match P::OWNERS {
-            None => self.owned,
-            Some(PageblockOwners::CpusWithMaps) => Some(self.owned.expect(BEHIND_EACH)),
+            None => self.quota,
+            Some(PageblockOwners::Quotas) => Some(self.quota.expect(QUOTA_OF_EACH)),
             Some(_) => None,
         }
     }
@@ -226,7 +228,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// List `index`.
     #[inline(always)]
     pub(crate) fn list(&self, index: usize) -> &List<'m, P> {
-        self.lists.get(index).unwrap_or_else(|| &self.more[index - LISTS])
+        &self.lists[index]
     }
 
     /// Blocks on all lists.
@@ -236,12 +238,12 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// All lists, by their numbers.
     pub(crate) fn lists(&self) -> impl Iterator<Item = &List<'m, P>> + Clone {
-        self.lists.iter().chain(self.more)
+        self.lists[..self.list_count()].iter()
     }
 
     /// How many there are.
     pub(crate) fn list_count(&self) -> usize {
-        LISTS + self.more.len()
+        if self.quota.is_some() { ALL_LISTS } else { LISTS }
     }
 
     /// Events, to be counted.
@@ -258,6 +260,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             drains: events.drains.get(),
             drained_pages: PageCount(events.drained_pages.get()),
             high_order_drains: events.high_order_drains.get(),
+            shared_writes: self.quota.map_or(0, |quota| quota.shared_writes.get()),
         }
     }
 
@@ -468,13 +471,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Pages in the pageset.
     #[inline]
     pub fn count(&self) -> PageCount {
-        let behind = self.owned.map_or(0, |owned| owned.count().0);
-        PageCount(self.listed().0 + behind)
+        let quota = self.quota.map_or(0, |quota| quota.pages().0);
+        PageCount(self.listed().0 + quota)
     }
 
     /// Pages on the lists, or in the pieces.
     #[inline]
-    fn listed(&self) -> PageCount {
+    pub(crate) fn listed(&self) -> PageCount {
         if P::Storage::EXACT {
             return PageCount(self.pages.get());
         }
@@ -497,12 +500,13 @@ impl<'m, P: Platform> Pageset<'m, P> {
         if self.pieces().is_some() {
             totals.count = self.count();
         }
-        if let Some(owned) = self.owned() {
+        if let Some(quota) = self.quota() {
             totals.count = self.count();
-            totals.freed_pages = totals.freed_pages.wrapping_add(owned.sent_pages());
-            let given = self.events.given_pages.get();
-            totals.allocs = totals.allocs.wrapping_add(given);
-            totals.alloc_pages = totals.alloc_pages.wrapping_add(given);
+            let past_lists = quota.pages_put.get().wrapping_sub(quota.pages_listed.get());
+            totals.freed_pages = totals.freed_pages.wrapping_add(past_lists);
+            let (blocks, pages) = (&self.events.given_blocks, &self.events.given_pages);
+            totals.allocs = totals.allocs.wrapping_add(blocks.get());
+            totals.alloc_pages = totals.alloc_pages.wrapping_add(pages.get());
         }
         totals
     }
@@ -522,10 +526,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (tuning, totals)
     }
 
-    /// Notes an allocation and what it left, for rules that want to know. Nothing on storages that are not exact.
+    /// Notes an allocation and what it left, for rules that want to know: not where the CPU has a quota. Nothing on storages that
+    /// are not exact.
     #[inline(always)]
     pub(crate) fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
-        if P::Storage::EXACT && (Tuning::notes_allocs(rules) || rules.counts_unused()) {
+        if P::Storage::EXACT && self.quota().is_none() {
             let mut tuning = self.tuning();
             tuning.before_alloc(rules);
             if popped.frame().is_some() && rules.counts_unused() {
@@ -567,23 +572,18 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
-    /// Whether the lists take nothing. One alone may have no room, but not the one of homebound pages.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.list(HOMEBOUND).limit() == 0
-    }
-
-    /// The most blocks that a list holds where CPUs own pageblocks with maps.
-    pub(crate) fn limit_of(&self, index: usize, swing: Swing) -> u32 {
-        if index == HOMEBOUND { swing.homebound() } else { swing.list_limit(list_order(index)) }
+    /// The most blocks that a list holds where its CPU has a quota.
+    pub(crate) fn limit_of(&self, index: usize, size: QuotaSize) -> u32 {
+        if index == COLD { COLD_MAX } else { size.list_limit(list_order(index)) }
     }
 
     /// Gives the lists the limits that follow from how much may be kept; nothing while they are closed.
-    pub(crate) fn set_limits(&self, swing: Swing) {
+    pub(crate) fn set_limits(&self, size: QuotaSize) {
         if P::Storage::EXACT || self.zone.is_over_limit() {
             return;
         }
         for (index, list) in self.lists().enumerate() {
-            list.set_limit(self.limit_of(index, swing));
+            list.set_limit(self.limit_of(index, size));
         }
         // A limit may have come meanwhile.
         if self.zone.is_over_limit() {
@@ -592,11 +592,11 @@ impl<'m, P: Platform> Pageset<'m, P> {
     }
 
     fn open(&self, tuning: &Tuning, busy: usize) {
-        if let Some(owned) = self.owned {
-            return self.set_limits(owned.pageblocks.swing());
+        if let Some(quota) = self.quota {
+            return self.set_limits(quota.size());
         }
         let mut left = tuning.high.0;
-        for (index, list) in self.lists.iter().enumerate().filter(|(index, _)| *index != busy) {
+        for (index, list) in self.lists().enumerate().filter(|(index, _)| *index != busy) {
             let order = list_order(index).0;
             let room = (tuning.batch.0 >> order).max(1);
             let blocks = list.counts().count as u64 + room;

@@ -83,7 +83,7 @@ pub struct Tuning {
     pub free_count: PageCount,
     /// Doublings of the next order-0 refill.
     pub alloc_factor: u8,
-    /// Doublings of the next drain; with [`DrainSize::FullHold`] drains since the last refill.
+    /// Doublings of the next drain.
     pub free_factor: u8,
     /// Turns until a pageset for a remote zone gives back a batch; 0: it has.
     pub expire: u8,

@@ -129,6 +129,9 @@ impl<'a, 'm, P: Platform<Storage: ObjectStorage>> SlabAllocator<'a, 'm, P> {
         buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
     ) -> Result<Self, BuildError> {
         check_config(&config)?;
+        if !pages.objects {
+            return Err(BuildError::WithoutObjects);
+        }
         let plan = Plan::new(pages.topology())?;
         let need = |node| need::<P>(&plan, node, &config).bytes();
         let (mut carver, mut hub) = Carver::open(plan, &need, buffer)?;

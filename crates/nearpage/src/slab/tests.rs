@@ -691,7 +691,7 @@ fn objects_come_from_elsewhere_when_a_node_is_full() {
         assert_eq!(node.remote[RemoteReason::Exhausted as usize], far as u64);
         // Who goes nowhere else drains pagesets, so that there may be a few more.
         let this_node = || slab.alloc_node(&cache, Gfp::KERNEL.union(Gfp::THISNODE), NodeId(0));
-        objects.extend((0..100).map_while(|_| this_node().ok()));
+        objects.extend((0..1024).map_while(|_| this_node().ok()));
         assert!(this_node().is_err());
         objects.reverse();
         give(slab, &cache, objects);

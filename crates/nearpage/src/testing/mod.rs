@@ -1,7 +1,6 @@
 //! Naive models, generators and conformance suites (feature `testing`).
 
 pub mod generate;
-pub mod kept;
 pub mod machine;
 pub mod naive_allocator;
 #[cfg(test)]

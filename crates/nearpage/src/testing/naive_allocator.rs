@@ -1,4 +1,5 @@
-//! The whole allocator as one would explain it: vectors, double-ended queues and maps, one thread.
+//! The whole allocator as one would explain it, by Linux's rules and those of its RFCs: vectors, double-ended queues and
+//! maps, one thread. Of nearpage's own rules it knows nothing: which page is handed out is no promise of theirs.
 //!
 //! It predicts every answer of a [`PageAllocator`](crate::alloc::PageAllocator) on a storage that is
 //! [exact](crate::pcp::Storage::EXACT): the page that is handed out, the error with its numbers, how
@@ -12,7 +13,6 @@
 //! | here | follows |
 //! |---|---|
 //! | `zone` | buddy, migratetypes, fallback (facts 1.6, 6) |
-//! | `loose` | pages that are merged later (nearpage's own) |
 //! | `machine` | what follows from sizes and settings, zonelists by scores (facts 2, 3.2, 7.2) |
 //! | `alloc` | scan (facts 4.2) |
 //! | `slow` | what happens when that finds nothing (facts 4.4) |
@@ -21,8 +21,6 @@
 //! | `limits` | hard and soft limits (nearpage's own) |
 //! | `free` | frees, drains, decay (facts 7.4 to 7.7) |
 //! | `owners`, `pieces` | pageblocks that CPUs own (facts 15.3) |
-//! | `maps` | free pages by pageblock (nearpage's own) |
-//! | `kept`, `stage`, `visit`, `home`, `give` | CPUs that own pageblocks with maps (nearpage's own) |
 //! | `bulk` | bulk allocation and bulk free (facts 8) |
 //! | `hotplug` | memory and CPUs that go and come (facts 13) |
 
@@ -30,23 +28,15 @@ mod alloc;
 mod asked;
 mod bulk;
 mod free;
-mod give;
 mod hints;
-mod home;
 mod hotplug;
-mod kept;
 mod limits;
-mod loose;
 mod machine;
-mod maps;
 mod owners;
 mod pieces;
 mod policy;
 mod refusals;
-mod room;
 mod slow;
-mod stage;
-mod visit;
 mod zone;
 
 use std_alloc::collections::{BTreeMap, VecDeque};
@@ -59,7 +49,6 @@ use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, NodeId, NodeIndex, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::Settings;
 
-use kept::{At, Kept};
 use refusals::Refusals;
 
 pub use owners::Owners;
@@ -136,8 +125,6 @@ pub struct NaivePageset {
     pub lists: Vec<VecDeque<Pfn>>,
     /// What is in place of the lists, if CPUs own pageblocks.
     pub pieces: Option<Pieces>,
-    /// What stands behind the lists, if CPUs own pageblocks with maps.
-    kept: Option<Kept>,
     /// Pages on all lists.
     pub count: PageCount,
     /// The state of the tuning.
@@ -146,20 +133,6 @@ pub struct NaivePageset {
     pub refills: (u64, u64),
     /// Drains, and pages that they took.
     pub drains: (u64, u64),
-}
-
-/// A rule that the model gets wrong, for canaries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mistake {
-    /// None.
-    #[default]
-    Nothing,
-    /// A pageblock of which nothing is free is still its owner's.
-    OwnerOfEmptied,
-    /// Visits for ordinary requests take what is kept for urgent ones.
-    BelowMin,
-    /// Visits count as near only if they are within 16 ms.
-    VisitsSeemRare,
 }
 
 /// A CPU: its pagesets by zone number.
@@ -200,8 +173,6 @@ pub struct NaiveAllocator {
     pub calls: HostCalls,
     /// The time.
     pub now_ns: u64,
-    /// What it gets wrong on purpose.
-    pub mistake: Mistake,
 }
 
 impl NaiveAllocator {
@@ -223,11 +194,6 @@ impl NaiveAllocator {
     /// Pages that came from `to` although `from` was preferred, by reason.
     pub fn fallbacks(&self, from: NodeIndex, to: NodeIndex) -> Fallbacks {
         self.nodes[from.0 as usize].fallbacks.get(&to).copied().unwrap_or_default()
-    }
-
-    /// Pages that a CPU keeps of a zone: on its lists, and behind them.
-    pub fn kept_pages(&self, cpu: CpuId, zone: usize) -> PageCount {
-        PageCount(self.pages_kept(At { cpu, zone }))
     }
 
     /// What begins at a frame.

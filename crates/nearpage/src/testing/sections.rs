@@ -5,7 +5,7 @@ use std_alloc::vec::Vec;
 
 use crate::arena::AnyBytes;
 use crate::frame::section::PAGEBLOCKS;
-use crate::frame::{LoosePages, Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
+use crate::frame::{MapWords, Section, SectionLists, SectionMap, SectionRun, ZoneFrames};
 use crate::sync::{AtomicU8, AtomicU32};
 use crate::units::{Pfn, SECTION_FRAMES, ZoneIndex};
 
@@ -21,7 +21,7 @@ struct OwnedRun {
     first: usize,
     words: Box<[[AtomicU32; SECTION_FRAMES]]>,
     pageblocks: Box<[[AtomicU8; PAGEBLOCKS]]>,
-    loose: Box<[[LoosePages; PAGEBLOCKS]]>,
+    maps: Box<[[MapWords; PAGEBLOCKS]]>,
     lists: Box<[SectionLists]>,
 }
 
@@ -40,8 +40,8 @@ impl Sections {
         while first < count {
             let end = (first..count).find(|&at| is_hole(at)).unwrap_or(count);
             let (words, pageblocks) = (zeroed(end - first), zeroed(end - first));
-            let (loose, lists) = (zeroed(end - first), zeroed(end - first));
-            runs.push(OwnedRun { first, words, pageblocks, loose, lists });
+            let (maps, lists) = (zeroed(end - first), zeroed(end - first));
+            runs.push(OwnedRun { first, words, pageblocks, maps, lists });
             first = end + 1;
         }
         Sections { runs, count }
@@ -62,7 +62,7 @@ impl OwnedRun {
             first: self.first as u64,
             words: &self.words,
             pageblocks: &self.pageblocks,
-            loose: &self.loose,
+            maps: &self.maps,
             lists: &self.lists,
         }
     }

@@ -11,10 +11,11 @@ use super::random::Random;
 use super::sections::Sections;
 use crate::frame::ZoneFrames;
 use crate::pcp::storage::ListCounts;
-use crate::pcp::{ALL_LISTS, CountedList, HOMEBOUND, Pop, Push, Storage, list_order};
+use crate::pcp::{ALL_LISTS, COLD, CountedList, Pop, Push, Storage, list_order};
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, Order, Pfn, SECTION_FRAMES, ZoneIndex};
 
+/// The lists of a pageset, with the one that only nearpage's own rules have.
 /// Frames of the zone that the lists are of.
 const FRAMES: usize = 2 * SECTION_FRAMES;
 /// Blocks that all lists together may hold, so that finding one that no list holds stays quick.
@@ -403,13 +404,11 @@ impl Shares {
     }
 
     /// The lists that have code of their own in some storage, the first one most often; one of the
-    /// others, and one of huge pages; and of the lists that only some rules have, that of pages on their way home, one of
-    /// order 5, and the last one.
+    /// others, and one of huge pages; and the one that only some rules have.
     fn list(&self, random: &mut Random) -> usize {
-        let of_order_5 = HOMEBOUND + 5;
         match random.below(2) {
             0 => 0,
-            _ => random.one_of(&[1, 2, 4, 13, HOMEBOUND, HOMEBOUND, of_order_5, ALL_LISTS - 1]),
+            _ => random.one_of(&[1, 2, 4, 13, COLD, COLD]),
         }
     }
 }

@@ -4,9 +4,8 @@ use core::array;
 use core::fmt::{self, Write};
 
 use crate::alloc::PageAllocator;
-use crate::frame::Migratetype;
 use crate::host::Platform;
-use crate::units::{NodeId, ORDERS, Order, ZoneKind};
+use crate::units::{NodeId, ORDERS, ZoneKind};
 
 impl<P: Platform> PageAllocator<'_, P> {
     /// Writes the text of `/proc/buddyinfo`: a line for each zone that has memory online, with the number
@@ -16,15 +15,8 @@ impl<P: Platform> PageAllocator<'_, P> {
     /// Those of `out`.
     pub fn write_buddyinfo(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
         for zone in self.zones().iter().filter(|zone| zone.managed().0 > 0) {
-            let blocks = {
-                let mut guard = zone.lock_from_outside();
-                let (frames, buddy) = (*zone.frames(), guard.buddy());
-                array::from_fn(|order| {
-                    let blocks_of =
-                        |of| u64::from(buddy.blocks_with_maps(frames, Order(order as u8), of));
-                    Migratetype::ALL.into_iter().map(blocks_of).sum()
-                })
-            };
+            let area = zone.free_area();
+            let blocks = array::from_fn(|order| area.iter().map(|of| u64::from(of[order])).sum());
             write_line(self.topology().node(zone.node()).id, zone.kind(), &blocks, out)?;
         }
         Ok(())
@@ -70,7 +62,7 @@ mod tests {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
         machine.model(Model::LINUX_6_18).run(|allocator| {
             // One block of 1024 pages is cut, and 32 pages of it are taken.
-            allocator.alloc(Request::new(Order(5), Gfp::KERNEL)).unwrap();
+            allocator.alloc(Request::new(crate::units::Order(5), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_buddyinfo(&mut text).unwrap();
             let expected = [

@@ -48,7 +48,7 @@ impl<P: Platform> PageAllocator<'_, P> {
 
     /// Writes those lines of `/proc/vmstat` that an allocator of pages has, with the kernel's names, and
     /// after them nearpage's own: what watermarks are raised by and what is kept for urgent requests, pages in pagesets, their refills and drains, how often zone locks were
-    /// taken and the most pages in one hold, trips that limits concerned, what scans of zonelists did
+    /// taken and the most pages in one hold, writes to words that all CPUs share (under rules that move pages without zone locks), trips that limits concerned, what scans of zonelists did
     /// ([`ScanCounts`]) and requests that found nothing ([`StallCounts`]), what happened at the wait tables of page locks ([`WaitCounts`]), how often memory
     /// and CPUs came and went ([`HotplugCounts`]), and how many pages came from elsewhere than preferred for which reason ([`Reason`]).
     ///
@@ -72,6 +72,9 @@ impl<P: Platform> PageAllocator<'_, P> {
         ];
         write_lines(&kept, out)?;
         write_lines(&all.own_lines(), out)?;
+        if let Some(writes) = all.shared_writes {
+            writeln!(out, "zone_shared_writes {writes}")?;
+        }
         write_lines(&self.scan_lines(), out)?;
         write_lines(&self.page_lock_lines(), out)?;
         write_lines(&self.hotplug_lines(), out)?;
@@ -242,7 +245,7 @@ mod tests {
     #[test]
     fn vmstat_is_of_all_nodes() {
         let machine = TestMachine::new().node(0, 8192, &[0]).node(1, 8192, &[1]).movable(4096);
-        machine.model(Model::NEARPAGE_0_1).run(|allocator| {
+        machine.model(Model::LINUX_6_18).run(|allocator| {
             allocator.alloc(Request::new(Order(4), Gfp::KERNEL)).unwrap();
             let movable = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE).on(NodeId(1));
             let pages = [(); 3].map(|()| allocator.alloc(movable).unwrap());

@@ -2,13 +2,12 @@
 //!
 //! Source: recordings of 6.1.192 and 6.12.95, which are alike; `mm/vmstat.c: pagetypeinfo_show`.
 
-use core::array;
 use core::fmt::{self, Write};
 
 use crate::alloc::PageAllocator;
 use crate::frame::Migratetype;
 use crate::host::Platform;
-use crate::units::{NodeId, NodeIndex, ORDERS, Order, PAGEBLOCK_ORDER, Pfn, ZoneKind};
+use crate::units::{NodeId, NodeIndex, ORDERS, PAGEBLOCK_ORDER, Pfn, ZoneKind};
 use crate::zone::Zone;
 
 /// More blocks than this on a list are not counted.
@@ -33,14 +32,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let id = self.topology().node(node).id;
         write_heading(out)?;
         for zone in self.zones_of_node(node) {
+            let area = zone.free_area();
             for migratetype in Migratetype::ALL {
-                let blocks = {
-                    let mut guard = zone.lock_from_outside();
-                    let (frames, buddy) = (*zone.frames(), guard.buddy());
-                    array::from_fn(|at| {
-                        buddy.blocks_with_maps(frames, Order(at as u8), migratetype).into()
-                    })
-                };
+                let blocks = area[migratetype.index()].map(u64::from);
                 write_free(id, zone.kind(), migratetype, &blocks, out)?;
             }
         }
@@ -136,7 +130,7 @@ mod tests {
 
     fn numbers<const N: usize>(line: &str) -> [u64; N] {
         let words: Vec<&str> = line.split_whitespace().collect();
-        array::from_fn(|at| words[words.len() - N + at].parse().unwrap())
+        core::array::from_fn(|at| words[words.len() - N + at].parse().unwrap())
     }
 
     /// Writes a line of a recording anew from its numbers.
@@ -176,7 +170,7 @@ mod tests {
     fn blocks_and_pageblocks_are_those_of_the_zones() {
         let machine = TestMachine::new().node(0, 0, &[0]).node(8, 5120, &[]).movable(2048);
         machine.model(Model::LINUX_6_18).run(|allocator| {
-            allocator.alloc(Request::new(Order(8), Gfp::KERNEL)).unwrap();
+            allocator.alloc(Request::new(crate::units::Order(8), Gfp::KERNEL)).unwrap();
             let mut text = String::new();
             allocator.write_pagetypeinfo(&mut text).unwrap();
             let lines: Vec<&str> = text.lines().collect();

@@ -14,7 +14,7 @@ use crate::model::TextLayout;
 use crate::pcp::sizes::stat_threshold;
 use crate::pcp::tuning::Tuning;
 use crate::units::{
-    CpuId, MAX_ORDER, NodeId, NodeIndex, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind,
+    CpuId, MAX_ORDER, NodeId, NodeIndex, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind,
 };
 use crate::watermark::{Marks, Watermarks, ZoneSize};
 use crate::zone::Zone;
@@ -106,14 +106,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// Free pages in blocks of a pageblock or more (`nr_free_pages_blocks`).
 fn free_in_pageblocks<P: Platform>(zone: &Zone<'_, P>) -> PageCount {
-    let mut guard = zone.lock_from_outside();
-    let buddy = guard.buddy();
-    let counted = |of: &Migratetype| *of != Migratetype::Isolate;
-    let pages_of = |order: Order| {
-        let blocks_of = |of| u64::from(buddy.blocks(order, of));
-        Migratetype::ALL.into_iter().filter(counted).map(blocks_of).sum::<u64>() << order.0
-    };
-    PageCount((PAGEBLOCK_ORDER.0..=MAX_ORDER.0).map(Order).map(pages_of).sum())
+    let area = zone.free_area();
+    let counted = Migratetype::ALL.into_iter().filter(|&of| of != Migratetype::Isolate);
+    let pages = counted.flat_map(|of| {
+        let orders = PAGEBLOCK_ORDER.0..=MAX_ORDER.0;
+        orders.map(move |order| u64::from(area[of.index()][order as usize]) << order)
+    });
+    PageCount(pages.sum())
 }
 
 /// What `/proc/zoneinfo` says of every zone, populated or not.
@@ -323,8 +322,8 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_zone() {
         TestMachine::new().node(0, 65_536, &[0]).model(Model::LINUX_6_18).run(|allocator| {
-            let pfn = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
-            allocator.free(pfn, Order(0)).unwrap();
+            let pfn = allocator.alloc(Request::new(crate::units::Order(0), Gfp::KERNEL)).unwrap();
+            allocator.free(pfn, crate::units::Order(0)).unwrap();
             let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
             let (count, tuning) = (pageset.count().0, pageset.tuning());
             let mut text = String::new();

@@ -173,6 +173,11 @@ impl WatermarkCheck {
         PageCount(self.lowered(self.mark.0) + self.reserve.0 + self.unusable() + 1)
     }
 
+    /// The free pages that must be left when the block is taken.
+    pub(crate) const fn left_free(&self) -> PageCount {
+        PageCount(self.lowered(self.mark.0) + self.reserve.0)
+    }
+
     /// Whether enough pages are free above `mark`, whatever the sizes of their blocks.
     const fn has_pages(&self, mark: u64) -> bool {
         self.free.0 > mark + self.reserve.0 + self.unusable()

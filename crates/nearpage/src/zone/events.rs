@@ -19,8 +19,7 @@ pub struct LockHolds {
 /// zone's lock.
 ///
 /// An *operation* is one block linked to a free list or unlinked from one, or one word written for a block (its pageblock's
-/// type, or the map of pages that are not merged yet). Where merging is at once, as in Linux, a step that takes or frees
-/// several blocks costs as much as one step for each.
+/// type). A step that takes or frees several blocks costs as much as one step for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LockWork {
@@ -85,11 +84,11 @@ impl WorkCounters {
 /// A page that a pageset hands out is not an event here; `vmstat` derives those from the pagesets.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneEvents {
-    /// Allocations straight from the buddy.
+    /// Allocations past the pagesets.
     pub direct_allocs: AtomicU64,
     /// Pages of those.
     pub direct_alloc_pages: AtomicU64,
-    /// Pages freed straight to the buddy.
+    /// Pages freed past the pagesets.
     pub direct_free_pages: AtomicU64,
     /// Of the direct allocations, those by CPUs of another node.
     pub direct_other: AtomicU64,
@@ -99,9 +98,9 @@ pub(crate) struct ZoneEvents {
     pub foreign: AtomicU64,
     /// Allocations that were interleaved to here: `numa_interleave`.
     pub interleave: AtomicU64,
-    /// Trips for blocks that a hard limit sent away with none.
+    /// Takes that a hard limit refused.
     pub limit_refused: AtomicU64,
-    /// Trips above a soft limit, which woke background reclaim.
+    /// Takes above a soft limit, which woke background reclaim.
     pub soft_limit_wakes: AtomicU64,
 }
 
@@ -110,11 +109,11 @@ pub(crate) struct ZoneEvents {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ZoneCounts {
-    /// Allocations straight from the buddy.
+    /// Allocations past the pagesets.
     pub direct_allocs: u64,
     /// Pages of those.
     pub direct_alloc_pages: u64,
-    /// Pages freed straight to the buddy.
+    /// Pages freed past the pagesets.
     pub direct_free_pages: u64,
     /// Of the direct allocations, those by CPUs of another node.
     pub direct_other: u64,
@@ -124,9 +123,9 @@ pub struct ZoneCounts {
     pub foreign: u64,
     /// Allocations that were interleaved to here: `numa_interleave`.
     pub interleave: u64,
-    /// Trips for blocks that a hard limit sent away with none.
+    /// Takes that a hard limit refused.
     pub limit_refused: u64,
-    /// Trips above a soft limit, which woke background reclaim.
+    /// Takes above a soft limit, which woke background reclaim.
     pub soft_limit_wakes: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::buddy::Buddy;
 use crate::frame::Migratetype;
 use crate::host::{Lock, Platform};
 use crate::sync::Ordering;
-use crate::units::{Order, PageCount, Pfn};
+use crate::units::{ORDERS, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
 impl<'m, P: Platform> Zone<'m, P> {
@@ -29,7 +29,8 @@ impl<'m, P: Platform> Zone<'m, P> {
         if counting == Counting::Counted {
             self.published.work.begin();
         }
-        let free_before = if self.has(COUNTED) { Some(buddy.unused_pages()) } else { None };
+        let counts = self.has(COUNTED) && self.maps().is_none();
+        let free_before = if counts { Some(buddy.unused_pages()) } else { None };
         let (flags, claimed) = (AllocFlags::default(), PageCount(0));
         ZoneGuard { zone: self, buddy, counting, flags, free_before, claimed }
     }
@@ -51,7 +52,7 @@ impl<'m, P: Platform> Zone<'m, P> {
     /// From now on, pages that leave and come back are counted in the ledgers; those that are out are too.
     pub(crate) fn count_in_ledgers(&self) {
         let guard = self.lock();
-        if guard.free_before.is_none() {
+        if !self.has(COUNTED) {
             let out = PageCount(self.managed().0 - guard.buddy.unused_pages().0);
             self.ledgers.node.add(out);
             self.ledgers.all.add(out);
@@ -59,12 +60,22 @@ impl<'m, P: Platform> Zone<'m, P> {
         }
     }
 
-    /// Free blocks of an order on the lists of a type. Takes the zone's lock.
+    /// Free blocks of an order and a type. May take the zone's lock.
     ///
     /// # Panics
     /// If the order is above [`Order::MAX`].
     pub fn free_blocks(&self, order: Order, migratetype: Migratetype) -> u32 {
-        self.lock_from_outside().buddy.blocks_with_maps(self.frames, order, migratetype)
+        self.free_area()[migratetype.index()][order.0 as usize]
+    }
+
+    /// Free blocks by type and order. May take the zone's lock.
+    pub(crate) fn free_area(&self) -> [[u32; ORDERS]; Migratetype::COUNT] {
+        if let Some(maps) = self.maps() {
+            return maps.free_area(&self.frames);
+        }
+        let guard = self.lock_from_outside();
+        let blocks = |of| core::array::from_fn(|order| guard.buddy.blocks(Order(order as u8), of));
+        Migratetype::ALL.map(blocks)
     }
 
     /// Calls `each` with the first frame of every free block of an order on the list of a type, in the order in which
@@ -78,6 +89,11 @@ impl<'m, P: Platform> Zone<'m, P> {
         migratetype: Migratetype,
         mut each: impl FnMut(Pfn) -> ControlFlow<()>,
     ) {
+        if let Some(maps) = self.maps() {
+            let each = &mut |number| each(self.frames.pfn(number));
+            let _ = maps.each_free_block(&self.frames, order, migratetype, each);
+            return;
+        }
         let guard = self.lock_from_outside();
         let mut blocks = guard.buddy.list(self.frames, order, migratetype);
         let _ = blocks.try_for_each(|number| each(self.frames.pfn(number)));
@@ -85,19 +101,28 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Pages of pageblocks that are reserved for urgent requests of higher order, free or not. Takes the zone's lock.
     pub fn reserved_pages(&self) -> PageCount {
-        self.lock_from_outside().buddy.reserved()
+        match self.maps() {
+            Some(maps) => PageCount(maps.reserved()),
+            None => self.lock_from_outside().buddy.reserved(),
+        }
     }
 
     /// How often a block of another type was taken, or made the request's own, since the zone began: what Linux logs as
     /// `mm_page_alloc_extfrag` (`mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal`, 6.12). Takes the zone's lock.
     pub fn type_fallbacks(&self) -> u64 {
-        self.lock_from_outside().buddy.fallbacks()
+        match self.maps() {
+            Some(maps) => maps.fallbacks(),
+            None => self.lock_from_outside().buddy.fallbacks(),
+        }
     }
 
     fn publish(&self, buddy: &Buddy) {
+        if self.maps().is_some() {
+            return self.publish_headroom();
+        }
         let free = buddy.free_pages().0;
         let orders = buddy.largest_available_order().map_or(0, |order| order.0 + 1);
-        self.published.free.store(free, Ordering::Relaxed);
+        self.published.free.store(PageCount(free), buddy.kept_back());
         if self.published.orders.load(Ordering::Relaxed) != orders {
             self.published.orders.store(orders, Ordering::Relaxed);
         }
@@ -110,14 +135,12 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     fn publish_reserve(&self, buddy: &Buddy) {
         let reserved_orders = buddy.largest_reserved_order().map_or(0, |order| order.0 + 1);
-        if reserved_orders == 0 && buddy.reserved().0 == 0 && self.kept_back().0 == 0 {
-            return;
+        if self.published.reserved_orders.load(Ordering::Relaxed) != reserved_orders {
+            self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
         }
-        self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
-        self.published.kept_back.store(buddy.kept_back().0, Ordering::Relaxed);
     }
 
-    fn headroom_now(&self, free: u64, orders: u8) -> u8 {
+    pub(super) fn headroom_now(&self, free: u64, orders: u8) -> u8 {
         let most_reserved = self.reserve.iter().map(|pages| pages.load(Ordering::Relaxed)).max();
         let floor = self.marks().high.0 + most_reserved.unwrap_or(0) + self.kept_back().0;
         // A request for order o passes if free - (2^o - 1) > floor.
@@ -209,13 +232,6 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
         }
     }
 
-    /// Asks the limits for single pages beside those that a request is for; returns whether all of them may be taken in this
-    /// hold. Nobody is sent away, so nothing is counted.
-    pub fn claim_all(&mut self, pages: u32) -> bool {
-        let may_all = || !self.zone.is_limited(PageCount(pages.into()));
-        self.free_before.is_none() || may_all() && self.claim_within(pages, Order(0)) == pages
-    }
-
     /// Counts as many of the blocks as out as the limits allow; those that are not taken are back at the end of this hold.
     fn claim_within(&mut self, blocks: u32, order: Order) -> u32 {
         let Ledgers { node, all } = self.zone.ledgers;
@@ -280,7 +296,7 @@ mod tests {
 
     #[test]
     fn who_looks_or_arranges_is_not_counted() {
-        run(Model::NEARPAGE_0_1, |allocator| {
+        run(Model::LINUX_6_18, |allocator| {
             let page = allocator.alloc(Request::new(Order(0), Gfp::KERNEL)).unwrap();
             let zone = allocator.zones()[0];
             let before = zone.work();
@@ -306,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_hold_is_counted_also_those_that_move_nothing() {
-        run(Model::NEARPAGE_0_1, |allocator| {
+        run(Model::LINUX_6_18, |allocator| {
             let zone = allocator.zones()[0];
             let holds_of = |act: &dyn Fn()| {
                 let before = (zone.work().holds, zone.holds().acquisitions);
@@ -316,7 +332,6 @@ mod tests {
             let settings = allocator.settings();
             let (moved, other) = holds_of(&|| allocator.set_settings(settings).unwrap());
             assert!(moved > 0 && other == 0, "watermarks are set under the lock");
-            assert_eq!(holds_of(&|| allocator.merge_free_pages(ZoneIndex(0))), (1, 0));
             let range = PfnRange::new(zone.span().start.0, zone.span().end.0);
             let lent = || drop(allocator.lend_free_block(ZoneIndex(0), range));
             let block = allocator.alloc(Request::new(Order(10), Gfp::KERNEL)).unwrap();
@@ -333,8 +348,8 @@ mod tests {
     /// Blocks of order 3 come one by one out of a block of order 10 in use by nobody.
     #[test]
     fn a_refill_costs_what_it_does_block_by_block() {
-        for (model, per_block) in [(Model::LINUX_6_18, 2), (Model::NEARPAGE_0_1, 0)] {
-            run(model, |allocator| {
+        {
+            run(Model::LINUX_6_18, |allocator| {
                 let before = work(allocator);
                 allocator.alloc(Request::new(Order(3), Gfp::HIGHUSER_MOVABLE)).unwrap();
                 let pageset = &allocator.pagesets(CpuId(0)).unwrap()[0];
@@ -343,8 +358,8 @@ mod tests {
                 let after = work(allocator);
                 // Of 128 blocks some stay: as many lists as they make up blocks.
                 let rest = u64::from((128 - blocks).count_ones());
-                let expected = 1 + rest + per_block * (blocks - 1);
-                assert_eq!(after.operations - before.operations, expected, "{}", model.name);
+                let expected = 1 + rest + 2 * (blocks - 1);
+                assert_eq!(after.operations - before.operations, expected);
                 assert_eq!(after.most_operations, before.most_operations.max(expected));
                 allocator.forget_most_work();
                 assert_eq!(work(allocator).most_operations, 0);

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Mutex, MutexGuard};
-use nearpage::internals::{Cell16, Cell32, Cell64};
+use nearpage::internals::{Cell32, Cell64};
 use nearpage::platform::Lock;
 use std::sync::atomic::Ordering;
 
@@ -66,81 +66,6 @@ pub trait Mutation: 'static {
     }
 }
 
-/// A cell of 16 bits that does what it should.
-pub struct Honest16(AtomicU16);
-
-impl Cell16 for Honest16 {
-    fn new(value: u16) -> Self {
-        Self(AtomicU16::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u16 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u16, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn swap(&self, new: u16, order: Ordering) -> u16 {
-        self.0.swap(new, order)
-    }
-}
-
-/// A canary: what it says does not come before anything. Which of the two it forgets is in `RELEASES`: to acquire, or to
-/// release.
-pub struct Forgetful16<const RELEASES: bool>(Honest16);
-
-impl<const RELEASES: bool> Forgetful16<RELEASES> {
-    fn order(order: Ordering) -> Ordering {
-        match (order, RELEASES) {
-            (Ordering::Acquire, true) | (Ordering::Release, false) => Ordering::Relaxed,
-            _ => order,
-        }
-    }
-}
-
-impl<const RELEASES: bool> Cell16 for Forgetful16<RELEASES> {
-    fn new(value: u16) -> Self {
-        Self(Honest16::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u16 {
-        self.0.load(Self::order(order))
-    }
-
-    fn store(&self, value: u16, order: Ordering) {
-        self.0.store(value, Self::order(order));
-    }
-
-    fn swap(&self, new: u16, order: Ordering) -> u16 {
-        self.0.swap(new, Self::order(order))
-    }
-}
-
-/// A cell of 16 bits whose exchange is a look and a store.
-pub struct Torn16(Honest16);
-
-impl Cell16 for Torn16 {
-    fn new(value: u16) -> Self {
-        Self(Honest16::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u16 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u16, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn swap(&self, new: u16, order: Ordering) -> u16 {
-        let before = self.0.load(order);
-        self.0.store(new, Ordering::Relaxed);
-        before
-    }
-}
-
 /// A cell of 64 bits that does what it should.
 pub struct Honest64(AtomicU64);
 
@@ -151,9 +76,13 @@ impl From<u64> for Honest64 {
 }
 
 impl Cell64 for Honest64 {
-    /// Loom lets others come between where a word is exchanged, and not where it is only read: so this is an exchange.
+    /// Loom gives loads in one order with all others no more than acquiring ones: a value that was overwritten since. What is
+    /// exchanged is the last one.
     fn load(&self, order: Ordering) -> u64 {
-        self.0.fetch_or(0, order)
+        match order {
+            Ordering::SeqCst => self.0.fetch_or(0, order),
+            _ => self.0.load(order),
+        }
     }
 
     fn replace(
@@ -169,52 +98,98 @@ impl Cell64 for Honest64 {
     fn swap(&self, new: u64, order: Ordering) -> u64 {
         self.0.swap(new, order)
     }
+
+    fn set(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(bits, order)
+    }
+
+    fn clear(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(!bits, order)
+    }
 }
 
-/// A canary: neither acquires nor releases.
-pub struct Relaxed64(Honest64);
+/// What a canary does otherwise than [`Honest64`].
+pub trait Mutation64: 'static {
+    /// The order that is taken for another.
+    fn order(order: Ordering) -> Ordering {
+        order
+    }
 
-impl From<u64> for Relaxed64 {
+    fn load(cell: &Honest64, order: Ordering) -> u64 {
+        cell.load(order)
+    }
+
+    fn replace(cell: &Honest64, current: u64, new: u64, orders: [Ordering; 2]) -> Result<u64, u64> {
+        cell.replace(current, new, orders[0], orders[1])
+    }
+
+    fn set(cell: &Honest64, bits: u64, order: Ordering) -> u64 {
+        cell.set(bits, order)
+    }
+}
+
+/// A cell of 64 bits with a mistake in it.
+pub struct Mutant64<M>(Honest64, PhantomData<fn() -> M>);
+
+impl<M> From<u64> for Mutant64<M> {
     fn from(value: u64) -> Self {
-        Self(value.into())
+        Self(value.into(), PhantomData)
     }
 }
 
-impl Cell64 for Relaxed64 {
+impl<M: Mutation64> Cell64 for Mutant64<M> {
     fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
+        M::load(&self.0, M::order(order))
     }
 
-    fn replace(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
-        self.0.replace(current, new, Ordering::Relaxed, Ordering::Relaxed)
-    }
-
-    fn swap(&self, new: u64, _: Ordering) -> u64 {
-        self.0.swap(new, Ordering::Relaxed)
-    }
-}
-
-/// A canary: an exchange that takes no notice of what was there.
-pub struct Overwriting64(Honest64);
-
-impl From<u64> for Overwriting64 {
-    fn from(value: u64) -> Self {
-        Self(value.into())
-    }
-}
-
-impl Cell64 for Overwriting64 {
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-
-    fn replace(&self, current: u64, new: u64, success: Ordering, _: Ordering) -> Result<u64, u64> {
-        self.0.swap(new, success);
-        Ok(current)
+    fn replace(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        M::replace(&self.0, current, new, [M::order(success), M::order(failure)])
     }
 
     fn swap(&self, new: u64, order: Ordering) -> u64 {
-        self.0.swap(new, order)
+        self.0.swap(new, M::order(order))
+    }
+
+    fn set(&self, bits: u64, order: Ordering) -> u64 {
+        M::set(&self.0, bits, M::order(order))
+    }
+
+    fn clear(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.clear(bits, M::order(order))
+    }
+}
+
+/// Neither acquires nor releases.
+pub struct Relaxed;
+
+impl Mutation64 for Relaxed {
+    fn order(_: Ordering) -> Ordering {
+        Ordering::Relaxed
+    }
+}
+
+/// Acquires and releases, in no one order with the other cells: a look may come too early.
+pub struct InNoOneOrder;
+
+impl Mutation64 for InNoOneOrder {
+    fn load(cell: &Honest64, _: Ordering) -> u64 {
+        cell.load(Ordering::Acquire)
+    }
+}
+
+/// An exchange that takes no notice of what was there.
+pub struct Overwrites;
+
+impl Mutation64 for Overwrites {
+    fn replace(cell: &Honest64, current: u64, new: u64, orders: [Ordering; 2]) -> Result<u64, u64> {
+        cell.swap(new, orders[0]);
+        Ok(current)
     }
 }
 

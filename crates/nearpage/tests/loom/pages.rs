@@ -1,6 +1,6 @@
-//! The page allocator itself in all interleavings of its locks: a CPU that allocates and frees against a drain of its
-//! pagesets from outside, against memory of its node that goes and comes, and against its own end. Then with pageblocks
-//! that CPUs own: a page that another CPU sends home against pops, drains, and the end of its owner.
+//! The page allocator itself under Linux's rules, in all interleavings of its locks: a CPU that allocates and frees against
+//! a drain of its pagesets from outside, against memory of its node that goes and comes, and against its own end. Then with
+//! pageblocks that CPUs own: a page that another CPU sends home against pops, drains, and the end of its owner.
 //!
 //! As in the models of objects, the whole core runs on loom's locks: these are its own transitions, from push and pop to
 //! the buddy, with pagesets that are linked through frames. Rings have a model of their own (`drain.rs`).
@@ -49,7 +49,7 @@ impl<K: Locks> Deref for Machine<K> {
 impl<K: Locks> Machine<K> {
     fn new() -> Arc<Self> {
         let mut metadata = Vec::new();
-        let pages = page_allocator(&mut metadata);
+        let pages = page_allocator(Model::LINUX_6_18, &mut metadata);
         pages.online_all(&MEMORY).expect("memory of the topology");
         run_on(0);
         Arc::new(Self { pages, _metadata: metadata })

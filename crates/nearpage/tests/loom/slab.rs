@@ -182,11 +182,12 @@ fn zeroes(metadata: &mut Vec<Leaked<[u8]>>, bytes: usize) -> &'static mut [u8] {
 
 /// A page allocator for the two nodes, whose memory is offline.
 pub fn page_allocator<K: Locks>(
+    model: Model,
     metadata: &mut Vec<Leaked<[u8]>>,
 ) -> Leaked<PageAllocator<'static, Host<K>>> {
     let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
     // One wait table, which nobody needs: they are many locks.
-    let model = Model::NEARPAGE.with(|changed| changed.page_lock = PageLockRules::LINUX);
+    let model = model.with(|changed| changed.page_lock = PageLockRules::LINUX);
     page_allocator_of(topology, Config::new().with_model(model), metadata)
 }
 
@@ -209,7 +210,7 @@ impl<K: Locks> Machine<K> {
 
     fn with(config: SlabConfig) -> Arc<Self> {
         let mut metadata = Vec::new();
-        let pages = page_allocator(&mut metadata);
+        let pages = page_allocator(Model::NEARPAGE, &mut metadata);
         let mut buffer = |_: NodeIndex, bytes: usize| zeroes(&mut metadata, bytes);
         let config = config.with_caches_max(1);
         // SAFETY: the box goes after the slab allocator.

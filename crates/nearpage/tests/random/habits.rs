@@ -77,8 +77,6 @@ impl Habits {
             wrong_percent: random.one_of(&[0, 1, 3]),
             free_any_percent: random.one_of(&[0, 50, 90, 100]),
             rare_every: random.one_of(&[400, 1500, 6000, 30_000]),
-            // Around a millisecond, CPUs that own pageblocks come to see now that they visit their zones often, now that
-            // they do not.
             tick_ns: random.one_of(&[0, 1000, 100_000, 1_000_000, 10_000_000]),
             placed_percent: random.one_of(&[0, 10, 50]),
             ballast: random.below(2) == 0,

@@ -32,11 +32,6 @@ impl Host {
         self.storage.loses_in.set(n);
     }
 
-    /// Plants another: the `n`th time from now that blocks are taken from the cold end of a list, one of them stays there.
-    pub fn give_a_block_twice(&self, n: u64) {
-        self.storage.doubles_in.set(n);
-    }
-
     fn count(&self, change: impl FnOnce(&mut HostCalls)) {
         self.ask(change);
     }
@@ -120,8 +115,6 @@ pub struct LossyStorage {
     exact: Exact,
     /// Drains until a block is lost; 0: none will be.
     loses_in: Cell<u64>,
-    /// Drains until a block is given and kept; 0: none will be.
-    doubles_in: Cell<u64>,
 }
 
 impl Storage for LossyStorage {
@@ -198,13 +191,6 @@ impl Storage for LossyStorage {
         out: &mut [u32],
     ) -> usize {
         let taken = self.exact.pop_cold(on, list, frames, out);
-        let left = self.doubles_in.get();
-        if taken > 0 && left > 0 {
-            self.doubles_in.set(left - 1);
-            if left == 1 {
-                let _ = self.exact.push(on, list, frames, out[0]);
-            }
-        }
         let left = self.loses_in.get();
         if taken == 0 || left == 0 {
             return taken;

@@ -4,7 +4,6 @@ mod hotplug;
 mod moved;
 mod placed;
 mod upkeep;
-mod whole;
 mod wrong;
 
 use std::fmt;
@@ -19,7 +18,6 @@ use nearpage::{
 
 use self::moved::Moved;
 use self::placed::Prepared;
-use self::whole::is_urgent;
 use crate::compare::{self, Difference, same};
 use crate::habits::Habits;
 use crate::host::Host;
@@ -51,8 +49,6 @@ pub struct Pair<'a, 'm> {
     later: Vec<PfnRange>,
     /// Whether more is allocated than freed now.
     filling: bool,
-    /// Whether the operation at hand may take what is kept from others.
-    is_urgent: bool,
     /// The operation at hand in words, if somebody wants to know.
     narrative: Option<String>,
     tally: Tally,
@@ -83,7 +79,6 @@ impl<'a, 'm> Pair<'a, 'm> {
             moved: Moved::default(),
             later: machine.later.clone(),
             filling: true,
-            is_urgent: false,
             narrative: None,
             tally: Tally::default(),
             planted: Planted::Nothing,
@@ -93,9 +88,6 @@ impl<'a, 'm> Pair<'a, 'm> {
     /// Brings the first memory online, does the operations, and gives everything back.
     pub fn run(mut self, plan: Plan) -> Result<Tally, Difference> {
         self.planted = plan.planted;
-        if let Planted::Mistake(mistake) = plan.planted {
-            self.naive.mistake = mistake;
-        }
         self.narrative = (plan.thoroughness == Thoroughness::EachOperation).then(String::new);
         self.do_operations(plan).map_err(|difference| {
             let at = self.tally.operations;
@@ -215,16 +207,12 @@ impl<'a, 'm> Pair<'a, 'm> {
         let allocs_of_four = if self.filling { 3 } else { 1 };
         let allocates = self.random.below(4) < allocs_of_four;
         let is_bulk = self.random.below(100) < self.habits.bulk_percent;
-        let before = self.look_before();
-        self.is_urgent = false;
         match (allocates, is_bulk) {
             (true, true) => self.alloc_bulk(),
             (true, false) => self.alloc_any(),
             (false, true) => self.free_bulk(),
             (false, false) => self.free_something(),
-        }?;
-        let before = before.filter(|_| !self.is_urgent);
-        before.map_or(Ok(()), |before| self.look_after(&before))
+        }
     }
 
     fn one_in(&mut self, n: u64) -> bool {
@@ -316,7 +304,6 @@ impl<'a, 'm> Pair<'a, 'm> {
     /// Returns whether there was a block.
     fn alloc(&mut self, request: Request) -> Result<bool, Difference> {
         self.narrate(format_args!("alloc({request:?})"));
-        self.is_urgent |= is_urgent(request);
         let got = self.allocator.alloc(request);
         same("answer", got, self.naive.alloc(self.cpu, request))?;
         if let Ok(first) = got {
@@ -384,7 +371,6 @@ impl<'a, 'm> Pair<'a, 'm> {
         }
         let count = if self.one_in(50) { 0 } else { any_size(&mut self.random, 1, BULK_MAX) };
         self.narrate(format_args!("alloc_bulk({request:?}, {count})"));
-        self.is_urgent |= is_urgent(request);
         let mut out = vec![Pfn(0); count as usize];
         let got = self.allocator.alloc_bulk(request, &mut out).map(|count| out[..count].to_vec());
         let expected = self.naive.alloc_bulk(self.cpu, request, count as usize);

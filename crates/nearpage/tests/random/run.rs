@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use nearpage::testing::generate::RandomMachine;
-use nearpage::testing::naive_allocator::{Mistake, NaiveAllocator};
+use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
 use nearpage::{Model, Node, NodeBuf, NodeIndex, PageAllocator, Topology, metadata_size};
 
@@ -37,10 +37,6 @@ pub enum Planted {
     Nothing,
     /// The allocator loses a block the tenth time that it drains.
     LostBlock,
-    /// The allocator takes a block from a list for its way home, and keeps it there: the tenth time that it takes some.
-    BlockTwice,
-    /// The model has one of its own rules wrong.
-    Mistake(Mistake),
     /// The model runs under other rules.
     Rules(fn(Model) -> Model),
     /// The model's limits are a page higher.
@@ -104,13 +100,14 @@ impl Tally {
 /// The first difference between the allocator and its model, or what the walker found.
 pub fn run(plan: Plan) -> Result<Tally, Difference> {
     let mut random = Random(plan.seed);
-    let machine = RandomMachine::of_model(&mut random, plan.model);
+    let machine = match plan.model {
+        Some(model) => RandomMachine::of_model(&mut random, model),
+        None => RandomMachine::new(&mut random),
+    };
     with_allocator(&machine, |allocator| {
         let mut config = machine.config;
         match plan.planted {
             Planted::Nothing | Planted::LooseLimit | Planted::MissingDrain => {}
-            Planted::Mistake(_) => {}
-            Planted::BlockTwice => allocator.platform().give_a_block_twice(10),
             Planted::LostBlock => allocator.platform().lose_a_block_in_drain(10),
             Planted::Rules(change) => config.model = change(config.model),
         }

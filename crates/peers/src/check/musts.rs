@@ -7,8 +7,6 @@ use crate::sample::{Bench, Key};
 use crate::source::Role;
 
 const NEARPAGE: &str = "nearpage";
-/// The same with its rules before these.
-const BEFORE: &str = "nearpage-0.1";
 /// What threads cost each other whatever they do.
 const BARE: &str = "bare-stacks";
 /// Pages per call for which bulk is compared with one at a time.
@@ -101,57 +99,14 @@ pub const MUSTS: &[Must] = &[
         },
     },
     Must {
-        name: "pair-0.1",
-        what: "hot pair, 1 thread, against the rules of 0.1",
+        name: "free-random-bitmap",
+        what: "free them again, random order, against a bitmap alone",
         unit: "x",
-        limit: Some(AtMost(1.03)),
-        aim: AtMost(1.0),
-        figure: |results| ratio(results, (PAIR, NEARPAGE), (PAIR, BEFORE)),
-    },
-    Must {
-        name: "fill-0.1",
-        what: "fill 200 000 pages, against the rules of 0.1",
-        unit: "x",
-        limit: Some(AtMost(1.05)),
-        aim: AtMost(1.0),
-        figure: |results| against_before(results, Bench::Fill, 1),
-    },
-    Must {
-        name: "free-lifo-0.1",
-        what: "free them again, LIFO, against the rules of 0.1",
-        unit: "x",
-        limit: Some(AtMost(1.05)),
-        aim: AtMost(1.0),
-        figure: |results| against_before(results, Bench::FreeLifo, 1),
-    },
-    Must {
-        name: "free-random-0.1",
-        what: "free them again, random order, against the rules of 0.1",
-        unit: "x",
-        limit: Some(AtMost(0.8)),
-        aim: AtMost(0.5),
-        figure: |results| against_before(results, Bench::FreeRandom, 1),
-    },
-    Must {
-        name: "cross-0.1",
-        what: "allocate on one CPU, free on the other, against the rules of 0.1",
-        unit: "x",
-        limit: Some(AtMost(1.05)),
-        aim: AtMost(1.0),
-        figure: |results| against_before(results, Bench::Cross, 2),
-    },
-    Must {
-        name: "bulk-0.1",
-        what: "bulk, worst of alloc and free at n = 16..16384, against the rules of 0.1",
-        unit: "x",
-        limit: Some(AtMost(1.05)),
-        aim: AtMost(1.0),
+        limit: Some(AtMost(2.0)),
+        aim: AtMost(1.2),
         figure: |results| {
-            largest(series(BULK_PAYS).flat_map(|n| {
-                [Bench::BulkAlloc, Bench::BulkFree].map(|bench| {
-                    ratio(results, (key(bench, 1, n), NEARPAGE), (key(bench, 1, n), BEFORE))
-                })
-            }))
+            let (key, _) = results.only(Bench::FreeRandom, 1, NEARPAGE)?;
+            ratio(results, (key, NEARPAGE), (key, "bitmap-allocator"))
         },
     },
     Must {
@@ -294,11 +249,6 @@ fn faster_pair(results: &Results) -> Outcome {
     let own = results.median(PAIR, NEARPAGE)?;
     let (peer, best) = results.best(PAIR, &[Role::Peer, Role::Pool])?;
     Ok(Figure { value: best / own, made_of: format!("{NEARPAGE} {own} ns; {peer} {best} ns") })
-}
-
-fn against_before(results: &Results, bench: Bench, threads: usize) -> Outcome {
-    let (key, _) = results.only(bench, threads, NEARPAGE)?;
-    ratio(results, (key, NEARPAGE), (key, BEFORE))
 }
 
 /// What two threads take more than one, of what bare stacks take more: the worst of some work.

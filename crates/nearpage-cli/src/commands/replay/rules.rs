@@ -40,7 +40,7 @@ pub struct RulesArgs {
 
 const AFTER_HELP: &str = "\
 What is counted:
-  hold       a zone's lock taken, or another CPU's pagesets
+  hold       a zone's lock or another CPU's pagesets taken, or a write to a word that all CPUs share (the rules nearpage)
   operation  under a hold, a block linked or unlinked, or a word written for a block; Linux's rules are charged what
              block-by-block refills and drains do
   kept       pages in pagesets, the mean over time

@@ -17,7 +17,7 @@ impl Tuning {
     /// 3.7 times as often (and take the lock 1.1 to 1.8 times as often); the pages moved differ by 2 %.
     ///
     /// `free_factor` and `alloc_factor` come out exact in any order: between two slow events allocations
-    /// and frees only halve them. Under [`PcpRules::NEARPAGE`] there is nothing to fold.
+    /// and frees only halve them.
     pub fn absorb(&mut self, rules: &PcpRules, allocs: u64, frees: u64) {
         if rules.refill == RefillScale::HalvedByFree {
             self.alloc_factor = halved(self.alloc_factor.into(), frees) as u8;
@@ -25,7 +25,6 @@ impl Tuning {
         match rules.drain {
             DrainSize::Factor => self.free_factor = halved(self.free_factor.into(), allocs) as u8,
             DrainSize::FreeCount => self.absorb_free_count(rules, allocs, frees),
-            DrainSize::FullHold => {}
         }
         self.prev_free_high &= frees == 0;
     }

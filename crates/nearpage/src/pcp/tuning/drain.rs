@@ -7,10 +7,6 @@ use crate::units::{COSTLY_ORDER, Order, PageCount};
 /// `mm/vmstat.c: refresh_cpu_vm_stats`, 6.12.
 const REMOTE_TURNS: u8 = 3;
 
-/// Drains after which [`DrainSize::FullHold`] takes a CPU for one that only frees: bursts of up to two full holds, up and
-/// down at random, seldom come to so many.
-const DRAINS_IN_A_ROW: u8 = 8;
-
 impl Tuning {
     /// Notes a free of one block of `order`, already in the pageset, which holds `count` pages with it.
     /// Returns how many pages to drain, at most `count`, or `None` if the pageset may keep them.
@@ -33,7 +29,6 @@ impl Tuning {
         if count < high {
             return None;
         }
-        self.end_refill_run(rules);
         let pages = if free_high.is_some_and(|rule| rule.drains_all) {
             count.0
         } else if free_high.is_some() {
@@ -41,7 +36,6 @@ impl Tuning {
         } else {
             self.drain_pages(rules, high)
         };
-        self.end_keeping(rules);
         Some(PageCount(pages).min(count))
     }
 
@@ -67,7 +61,6 @@ impl Tuning {
         if !rules.tunes_high {
             return PageCount(0);
         }
-        self.end_refill_run(rules);
         if self.high > self.high_min {
             let full_hold_below = count.0.saturating_sub(self.hold_max(rules).0);
             let high = self.decayed_high(rules);
@@ -115,28 +108,6 @@ impl Tuning {
         PageCount(self.batch_shifted(rules.batch_scale_max))
     }
 
-    fn end_refill_run(&mut self, rules: &PcpRules) {
-        if rules.refill == RefillScale::HalvedByDrain {
-            self.alloc_factor >>= 1;
-        }
-    }
-
-    /// A CPU that drains and drains, with no refill in between, has no use for a large cache: `high` falls with each
-    /// drain, down to what a full hold needs.
-    fn end_keeping(&mut self, rules: &PcpRules) {
-        if rules.drain != DrainSize::FullHold || !self.is_tuned() {
-            return;
-        }
-        self.free_factor = self.free_factor.saturating_add(1);
-        let hold = self.hold_max(rules).0;
-        let least = PageCount(hold.saturating_add(self.batch.0));
-        if self.free_factor >= DRAINS_IN_A_ROW && self.high > least {
-            // Room for a batch stays, or the free that drained finds its list full again.
-            self.lower_high(hold.saturating_sub(self.batch.0));
-            self.high = self.high.max(least);
-        }
-    }
-
     /// Below its limit `free_count` grows by the whole block, so that it may pass it by less than one.
     #[inline]
     fn count_free(&mut self, rules: &PcpRules, pages: PageCount) {
@@ -153,7 +124,6 @@ impl Tuning {
         let in_a_row = match rules.drain {
             DrainSize::Factor => self.free_factor > 0,
             DrainSize::FreeCount => self.free_count.0 >= self.free_high_from(rule),
-            DrainSize::FullHold => true,
         };
         let previous = self.prev_free_high || !rule.after_high_order;
         let enough = count >= self.batch || !(rule.keeps_batch && self.free_high_batch);
@@ -210,7 +180,6 @@ impl Tuning {
         match rules.drain {
             DrainSize::Factor => self.batch_shifted(self.free_factor),
             DrainSize::FreeCount => self.free_count.0,
-            DrainSize::FullHold => self.hold_max(rules).0,
         }
     }
 

@@ -4,19 +4,12 @@ use super::{DrainSize, PcpRules, RefillScale, Tuning, ZoneView};
 use crate::units::{Order, PageCount};
 
 impl Tuning {
-    /// Whether [`before_alloc`](Self::before_alloc) would change anything.
-    #[inline]
-    pub fn notes_allocs(rules: &PcpRules) -> bool {
-        rules.drain != DrainSize::FullHold
-    }
-
     /// Notes an allocation of one block from the pageset. `mm/page_alloc.c: rmqueue_pcplist`, 6.12.
     #[inline]
     pub fn before_alloc(&mut self, rules: &PcpRules) {
         match rules.drain {
             DrainSize::Factor => self.free_factor >>= 1,
             DrainSize::FreeCount => self.free_count.0 >>= 1,
-            DrainSize::FullHold => {}
         }
     }
 
@@ -48,31 +41,18 @@ impl Tuning {
         self.raise_high(rules, pages, zone);
         if order.0 == 0 {
             pages = self.fit_refill(rules, pages, count);
-            pages = self.whole_units(rules, pages);
         }
         if pages > 1 { (pages / order.pages().0).max(2) } else { 1 }
     }
 
     /// Whether a refill gives `lacking` single pages or more, of a zone with `room` for whatever it takes.
     pub fn refills_for(&self, rules: &PcpRules, lacking: u64, room: PageCount) -> bool {
-        lacking <= self.whole_units(rules, self.batch.0)
-            && self.batch <= self.clamped_high()
-            && self.hold_max(rules) <= room
-    }
-
-    /// A refill of `pages` single pages, rounded up to its unit as far as a hold may be.
-    fn whole_units(&self, rules: &PcpRules, pages: u64) -> u64 {
-        let unit = rules.refill_unit.0;
-        let whole = if pages >= unit / 4 { pages.next_multiple_of(unit) } else { pages };
-        if whole <= self.hold_max(rules).0 { whole } else { pages }
+        lacking <= self.batch.0 && self.batch <= self.clamped_high() && self.hold_max(rules) <= room
     }
 
     /// Raises `high` by what the zone had to give because the pageset was empty, so that the pages can stay
     /// when they come back. Not under pressure.
     pub fn raise_high(&mut self, rules: &PcpRules, pages: u64, zone: ZoneView) {
-        if rules.drain == DrainSize::FullHold {
-            self.free_factor = 0;
-        }
         let pressed = if rules.below_high { zone.below_high } else { zone.reclaim_active };
         if self.is_tuned() && !pressed {
             self.high = PageCount(self.high.0.saturating_add(pages)).min(self.high_max);

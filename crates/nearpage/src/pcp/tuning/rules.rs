@@ -1,7 +1,5 @@
 //! The rules: which decisions a pageset takes, as data.
 
-use crate::units::PageCount;
-
 /// A scale that caps nothing: `high` caps earlier.
 pub(super) const UNCAPPED: u8 = 31;
 
@@ -14,9 +12,6 @@ pub enum DrainSize {
     Factor,
     /// `free_count`: pages freed, halved by each allocation. Linux from 6.7 (6ccdcb6d3a74).
     FreeCount,
-    /// `batch << batch_scale_max`, always. From the eighth drain in a row, without a refill in between, `high` falls by as
-    /// much, down to what such a drain needs.
-    FullHold,
 }
 
 /// How the size of order-0 refills follows the workload.
@@ -26,8 +21,6 @@ pub enum RefillScale {
     Fixed,
     /// Doubles with each refill; each free halves it. Linux from 6.7 (c0a242394cb9).
     HalvedByFree,
-    /// Doubles with each refill; each drain and each turn of the decay halves it.
-    HalvedByDrain,
 }
 
 /// When a free of order 1 to 3 empties the pageset although it is not full, because pages that are
@@ -85,8 +78,6 @@ pub struct PcpRules {
     pub doubles_at_limit: bool,
     /// A cache slice is large if it holds more batches than this: see [`FreeHigh::keeps_batch`].
     pub large_slice_batches: u8,
-    /// A refill of single pages is rounded up to a multiple of this many, unless it is less than a quarter of that.
-    pub refill_unit: PageCount,
 }
 
 impl PcpRules {
@@ -121,7 +112,6 @@ impl PcpRules {
         lowers_a_batch: true,
         doubles_at_limit: false,
         large_slice_batches: 3,
-        refill_unit: PageCount(1),
     };
 
     /// Linux 6.6, before the series: as 6.1, but drains double until `high` limits them.
@@ -144,7 +134,6 @@ impl PcpRules {
         lowers_a_batch: true,
         doubles_at_limit: true,
         large_slice_batches: 3,
-        refill_unit: PageCount(1),
     };
 
     /// Linux 6.18, as far as recordings tell: as 6.12, but frees of high orders empty a pageset later.
@@ -155,53 +144,6 @@ impl PcpRules {
             waits_for_half: true,
             drains_all: false,
         }),
-        ..Self::LINUX_6_12
-    };
-
-    /// The default: 6.12 with its memory in the slow path only.
-    ///
-    /// The aim is the fewest lock acquisitions with bounded holds, so whenever pages flow one way each
-    /// hold should be as long as allowed. In 6.12 single operations against the flow undo that: a free
-    /// halves `alloc_factor`, an allocation halves `free_count`, and refills and drains fall from 2016
-    /// pages to 63. Here only a drain (or a turn of the decay) ends a run of refills, and a drain gives
-    /// back a full hold, or all but a batch. Lock acquisitions of one pageset (batch 63, `high` from 370
-    /// to 37000) in 2 million operations of order 0; no hold is longer than 2016 pages:
-    ///
-    /// | workload | 6.12 | here |
-    /// |---|---|---|
-    /// | allocations only | 997 | 997 |
-    /// | frees only | 994 | 992 |
-    /// | 30 % frees among allocations | 12723 | 402 |
-    /// | 30 % allocations among frees | 12728 | 398 |
-    /// | 60 % allocations for 20000 operations, then 60 % frees, and so on | 106 | 10 |
-    /// | bursts of one kind, of random length up to 4096 | 329 | 102 |
-    /// | 100000 allocations, then 100000 frees, and so on | 698 | 1021 |
-    ///
-    /// What it costs: a CPU that allocates little by little keeps up to a full hold of pages where 6.12
-    /// keeps a batch, until the decay has halved its refills; and a drain may give back pages that are soon
-    /// wanted again, one refill's worth.
-    ///
-    /// A CPU that drains eight times without a refill only frees. From then on `high` falls with each drain, to what a
-    /// full hold needs: else 128 MiB of pages, in the order of their frees, would stay with a CPU that does not
-    /// want them, in each pageblock some, and each line of frame words would be written to by two CPUs from then
-    /// on. Two threads that fill and free 100000 pages each did so in 11 and 12 ns a page; now in 4 and 5. It
-    /// costs what the last row of the table says.
-    ///
-    /// No free of a high order empties the pageset. On a CPU that only frees blocks of order 3 that means
-    /// 31 times fewer drains, but the blocks wait until they are cold. Linux decided otherwise, for its
-    /// network buffers (patches 3 and 10 of the series).
-    ///
-    /// A refill that ends within a line of frame words leaves the rest of it to the next CPU, and both write to the
-    /// line at every allocation and free: with 63 pages each, two CPUs take turns at every fourth line. So refills
-    /// are multiples of 32 pages, the words of two lines, since caches fetch them in pairs.
-    ///
-    /// Since no fast path changes anything, decisions are the same on every storage, and
-    /// [`Tuning::absorb`](super::Tuning::absorb) has nothing to guess.
-    pub const NEARPAGE: Self = Self {
-        refill: RefillScale::HalvedByDrain,
-        drain: DrainSize::FullHold,
-        free_high: None,
-        refill_unit: PageCount(32),
         ..Self::LINUX_6_12
     };
 }

@@ -87,7 +87,6 @@ impl PcpRules {
             lowers_a_batch: !series.has(10),
             doubles_at_limit: series.has(7),
             large_slice_batches: 4,
-            refill_unit: PcpRules::LINUX_6_6.refill_unit,
         }
     }
 }

@@ -13,8 +13,7 @@ const BELOW_HIGH: ZoneView = ZoneView { below_high: true, reclaim_active: false 
 const VIEWS: [ZoneView; 4] =
     [CALM, RECLAIM, BELOW_HIGH, ZoneView { below_high: true, reclaim_active: true }];
 const SERIES: PcpRules = PcpRules::series_2023(Series2023::ALL);
-const SETS: [&PcpRules; 4] =
-    [&PcpRules::LINUX_6_1, &PcpRules::LINUX_6_12, &PcpRules::NEARPAGE, &SERIES];
+const SETS: [&PcpRules; 3] = [&PcpRules::LINUX_6_1, &PcpRules::LINUX_6_12, &SERIES];
 const PAGE: Order = Order(0);
 
 fn sized(rules: &PcpRules, high_min: u64, high_max: u64, batch: u64) -> Tuning {
@@ -111,10 +110,6 @@ impl<'a> Pageset<'a> {
             }
         }
         self
-    }
-
-    fn locks(&self) -> usize {
-        self.refills.len() + self.drains.len()
     }
 
     fn longest_hold(&self) -> u64 {
@@ -403,7 +398,6 @@ fn one_way_frees_drain_as_often_as_the_series_published() {
     assert!(within(drains_of_one_way_frees(after, &unix), 2000));
     assert!(within(drains_of_one_way_frees(before, &[Free(3)]), 10_000));
     assert!(within(drains_of_one_way_frees(after, &[Free(3)]), 1250));
-    assert_eq!(drains_of_one_way_frees(&PcpRules::NEARPAGE, &[Free(3)]), 40);
 }
 
 #[test]
@@ -441,7 +435,7 @@ fn a_new_size_takes_hold_at_the_next_decision() {
 
 #[test]
 fn a_remote_pageset_gives_back_a_batch_after_three_idle_turns() {
-    let mut tuning = sized(&PcpRules::NEARPAGE, 1000, 8000, 63);
+    let mut tuning = sized(&PcpRules::LINUX_6_12, 1000, 8000, 63);
     assert_eq!(tuning.expire_remote(PageCount(500)).0, 0, "never used");
     tuning.keep_remote();
     let turns = [500, 500, 500, 437, 437, 437];
@@ -452,40 +446,6 @@ fn a_remote_pageset_gives_back_a_batch_after_three_idle_turns() {
     tuning.keep_remote();
     let turns = [5, 0, 5, 5].map(|count| tuning.expire_remote(PageCount(count)).0);
     assert_eq!(turns, [0, 0, 0, 5], "an empty one does not age");
-}
-
-// The default rules.
-
-#[test]
-fn nearpage_refills_shrink_with_drains_and_decay_only() {
-    let rules = &PcpRules::NEARPAGE;
-    let mut pageset = Pageset::new(rules, sized(rules, 252, 8000, 63));
-    pageset.run(times(1000, Alloc(0)));
-    assert_eq!(pageset.tuning.alloc_factor, 5);
-    pageset.run(times(500, Free(0)));
-    assert_eq!((pageset.drains.len(), pageset.tuning.alloc_factor), (0, 5));
-    pageset.tuning.decay(rules, PageCount(pageset.count));
-    assert_eq!(pageset.tuning.alloc_factor, 2);
-    pageset.run(times(2000, Free(0)));
-    assert_eq!((pageset.drains.len(), pageset.tuning.alloc_factor), (1, 1));
-}
-
-/// A CPU that only frees ends with a small pageset; one that allocates again gets a large one.
-#[test]
-fn nearpage_keeps_little_where_pages_are_only_freed() {
-    let rules = &PcpRules::NEARPAGE;
-    let mut pageset = Pageset::new(rules, sized(rules, 252, 32_000, 63));
-    pageset.run(times(100_000, Alloc(0)));
-    assert_eq!(pageset.tuning.high, PageCount(32_000));
-    let drains = |pageset: &Pageset<'_>| pageset.drains.len();
-    pageset.run(times(32_000 + 5 * 2016, Free(0)));
-    assert_eq!((drains(&pageset), pageset.tuning.high), (6, PageCount(32_000)));
-    pageset.run(times(58_000, Free(0)));
-    assert_eq!(pageset.tuning.high, PageCount(2016 + 63));
-    assert!(pageset.count <= 2016 + 63);
-    assert!(pageset.longest_hold() <= 2016);
-    pageset.run(times(50_000, Alloc(0)));
-    assert_eq!(pageset.tuning.high, PageCount(32_000));
 }
 
 const OPERATIONS: usize = 2_000_000;
@@ -532,37 +492,16 @@ fn ran(rules: &PcpRules, noting: Noting, workload: Workload, seed: u64) -> Pages
     pageset
 }
 
-/// The table of [`PcpRules::NEARPAGE`].
-#[test]
-fn nearpage_takes_the_lock_less_often_with_no_longer_holds() {
-    for (workload, linux, nearpage) in [
-        (Mixed(0), 997, 997),
-        (Mixed(100), 994, 992),
-        (Mixed(30), 12_723, 402),
-        (Mixed(70), 12_728, 398),
-        (Tides(20_000), 106, 10),
-        (Bursts(12), 329, 102),
-        (UpAndDown(100_000), 698, 1021),
-    ] {
-        for (rules, locks) in [(&PcpRules::LINUX_6_12, linux), (&PcpRules::NEARPAGE, nearpage)] {
-            let pageset = ran(rules, Noting::Each, workload, 1);
-            assert_eq!(pageset.locks(), locks, "{workload:?} {rules:?}");
-            assert!(pageset.longest_hold() <= 2016, "{workload:?} {rules:?}");
-        }
-    }
-}
-
 // Operations that are folded in afterwards.
 
 #[test]
 fn absorbed_operations_change_nothing_under_rules_that_do_not_count_frees() {
-    for rules in [&PcpRules::LINUX_6_1, &PcpRules::NEARPAGE] {
-        for (seed, workload) in (1..).zip([Mixed(5), Mixed(50), Tides(2000), Bursts(12)]) {
-            let exact = ran(rules, Noting::Each, workload, seed);
-            let folded = ran(rules, Noting::Absorbed, workload, seed);
-            assert_eq!(exact.refills, folded.refills, "{workload:?} {rules:?}");
-            assert_eq!(exact.drains, folded.drains, "{workload:?} {rules:?}");
-        }
+    let rules = &PcpRules::LINUX_6_1;
+    for (seed, workload) in (1..).zip([Mixed(5), Mixed(50), Tides(2000), Bursts(12)]) {
+        let exact = ran(rules, Noting::Each, workload, seed);
+        let folded = ran(rules, Noting::Absorbed, workload, seed);
+        assert_eq!(exact.refills, folded.refills, "{workload:?}");
+        assert_eq!(exact.drains, folded.drains, "{workload:?}");
     }
 }
 
@@ -707,7 +646,7 @@ fn decisions_are_sound_in_all_small_states() {
 #[test]
 fn zero_words_are_the_boot_pageset() {
     assert_eq!(Tuning::from_words([0; WORDS]), Tuning::BOOT);
-    let settings = sized(&PcpRules::NEARPAGE, 7, 8, 9).to_words();
+    let settings = sized(&PcpRules::LINUX_6_12, 7, 8, 9).to_words();
     assert_eq!(settings[SETTING_WORDS..], Tuning::BOOT.to_words()[SETTING_WORDS..]);
 }
 

@@ -4,7 +4,6 @@ use std_alloc::vec::Vec;
 
 use super::asked::{Asked, NaiveScope};
 use super::hints::Scan;
-use super::kept::At;
 use super::refusals::Refusals;
 use super::zone::{Begins, Blocks};
 use super::{NaiveAllocator, NaivePageset};
@@ -12,6 +11,7 @@ use crate::alloc::{Reason, Request};
 use crate::error::{AllocError, LimitOf};
 use crate::gfp::Gfp;
 use crate::host::NodeReclaimed;
+use crate::pcp::list_index;
 use crate::pcp::tuning::Decay;
 use crate::units::{CpuId, MAX_ORDER, NodeIndex, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -100,7 +100,7 @@ impl NaiveAllocator {
 
     /// The first zone and the list of its pageset, if the zone has room to spare.
     fn may_take_near(&self, asked: &Asked) -> Option<(usize, usize)> {
-        let list = self.list_for(asked.order, asked.migratetype)?;
+        let list = list_index(asked.order, asked.migratetype)?;
         let zone = *asked.zonelist.first()?;
         if asked.near != Some(zone) {
             return None;
@@ -110,7 +110,7 @@ impl NaiveAllocator {
     }
 
     /// A block through the pageset for the first zone, if that has room to spare. A scan that follows does not
-    /// try that pageset again, unless loose pages only looked like room.
+    /// try that pageset again.
     fn take_near(&mut self, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
         let (zone, list) = self.may_take_near(asked)?;
         let is_refill = self.pagesets(asked.cpu)[zone].lacks(list);
@@ -267,18 +267,6 @@ impl NaiveAllocator {
     }
 
     pub(super) fn hand_out(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
-        self.hand_out_untagged(pfn, zone, asked);
-        if asked.order == Order(0)
-            && let Some(cpu) = self.cpu_on(asked.cpu)
-            && let Some(kept) = cpu.pagesets[zone].kept()
-        {
-            let tag = kept.tag(asked.migratetype);
-            self.zones[zone].tags.insert(pfn, tag);
-        }
-    }
-
-    /// Of a single page that comes straight from a zone, nobody knows later when it came.
-    pub(super) fn hand_out_untagged(&mut self, pfn: Pfn, zone: usize, asked: &Asked) {
         self.zones[zone].set_begins(pfn, Begins::Held(asked.order, asked.migratetype));
     }
 
@@ -313,10 +301,7 @@ impl NaiveAllocator {
         if self.zones[zone].would_pass(order, flags, kind, PageCount(0)) {
             return true;
         }
-        if self.model.departures.drains_before_failing {
-            self.drain_zone(zone);
-        }
-        self.zones[zone].would_pass(order, flags, kind, PageCount(0))
+        false
     }
 
     fn take_block(
@@ -326,7 +311,7 @@ impl NaiveAllocator {
         flags: AllocFlags,
         was_tried: bool,
     ) -> Option<Pfn> {
-        let list = self.list_for(asked.order, asked.migratetype).filter(|_| !was_tried);
+        let list = list_index(asked.order, asked.migratetype).filter(|_| !was_tried);
         match list.and_then(|list| self.take_cached(zone, asked, list, flags)) {
             Some(pfn) => Some(pfn),
             None => self.take_single(zone, asked, flags),
@@ -335,9 +320,7 @@ impl NaiveAllocator {
 
     /// A block straight from the zone, with rights to its reserve.
     fn take_single(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
-        let pages = asked.order.pages();
-        let is_above_min = self.above_min(zone, asked, pages, flags) >= pages;
-        if !is_above_min || self.may_leave(zone, 1, asked.order, flags) < 1 {
+        if self.may_leave(zone, 1, asked.order, flags) < 1 {
             self.zones[zone].note_hold(0);
             return None;
         }
@@ -356,7 +339,7 @@ impl NaiveAllocator {
             self.count_direct(zone, asked, 1);
             return Some(pfn);
         }
-        let ordinary = self.take_direct(zone, asked, 1, u64::MAX, flags).first().copied();
+        let ordinary = self.take_direct(zone, asked, flags);
         if ordinary.is_some() || !flags.intersects(last_rights) {
             return ordinary;
         }
@@ -367,7 +350,7 @@ impl NaiveAllocator {
         Some(pfn)
     }
 
-    pub(super) fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
+    fn count_direct(&mut self, zone: usize, asked: &Asked, count: u64) {
         let is_other = self.node_of(asked.cpu) != self.zones[zone].node;
         let (zone, pages) = (&mut self.zones[zone], count << asked.order.0);
         zone.note_hold(pages);
@@ -408,13 +391,6 @@ impl NaiveAllocator {
         flags: AllocFlags,
     ) -> Option<Pfn> {
         let mut is_refill = self.cpu_on(asked.cpu)?.pagesets[zone].lacks(list);
-        if is_refill && self.has_maps() {
-            let at = At { cpu: asked.cpu, zone };
-            if !self.refill_from_maps(at, asked, list, flags) {
-                return None;
-            }
-            is_refill = false;
-        }
         if is_refill && self.has_owners() {
             self.refill_pieces(zone, asked, list, flags);
             is_refill = false;
@@ -428,8 +404,7 @@ impl NaiveAllocator {
             let (order, migratetype) = (asked.order, asked.migratetype);
             let blocks = tuning.refill_blocks(&self.model.pcp, order, *count, zone.view);
             let blocks = blocks.min(may_leave);
-            let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
-            zone.serve(asked.cpu);
+            let wanted = Blocks { order, migratetype, flags, blocks };
             let taken = zone.take(wanted, &mut self.pageblocks);
             let pages = (taken.len() as u64) << order.0;
             zone.note_hold(pages);
@@ -445,25 +420,13 @@ impl NaiveAllocator {
         Some(pfn)
     }
 
-    /// Blocks straight from the zone.
-    pub(super) fn take_direct(
-        &mut self,
-        zone: usize,
-        asked: &Asked,
-        blocks: u64,
-        runs_max: u64,
-        flags: AllocFlags,
-    ) -> Vec<Pfn> {
+    /// A block straight from the zone.
+    fn take_direct(&mut self, zone: usize, asked: &Asked, flags: AllocFlags) -> Option<Pfn> {
         let (order, migratetype) = (asked.order, asked.migratetype);
-        let blocks = self.above_min(zone, asked, PageCount(blocks << order.0), flags).0 >> order.0;
-        let blocks = self.may_leave(zone, blocks, order, flags);
-        let wanted = Blocks { order, migratetype, flags, blocks, runs_max };
-        // Whom a limit refuses takes nothing.
-        if blocks > 0 {
-            self.zones[zone].serve(asked.cpu);
-        }
+        let blocks = self.may_leave(zone, 1, order, flags);
+        let wanted = Blocks { order, migratetype, flags, blocks };
         let taken = self.zones[zone].take(wanted, &mut self.pageblocks);
         self.count_direct(zone, asked, taken.len() as u64);
-        taken
+        taken.first().copied()
     }
 }

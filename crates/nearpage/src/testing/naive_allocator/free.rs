@@ -3,23 +3,12 @@
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::kept::At;
 use super::zone::{Begins, NaiveZone, Pageblocks};
 use super::{NaiveAllocator, NaiveCpu, NaivePageset};
 use crate::error::FreeError;
-use crate::frame::{FrameState, Migratetype};
+use crate::frame::FrameState;
 use crate::pcp::{LISTS, list_index, list_order};
 use crate::units::{CpuId, MAX_ORDER, Order, PageCount, Pfn};
-
-/// A block that was in somebody's hands.
-#[derive(Clone, Copy)]
-pub(super) struct Freed {
-    pub zone: usize,
-    /// The type that it was asked for.
-    pub of: Migratetype,
-    /// The tag that it had.
-    pub tag: u8,
-}
 
 /// Blocks that the allocator gives back at a time: runs of adjoining ones do not reach beyond.
 pub(super) const PIECE: usize = 256;
@@ -28,23 +17,20 @@ impl NaiveAllocator {
     /// Frees a block on a CPU. In [`FreeError::NotAllocated`] the state is `Free` if a free block begins
     /// at the frame, and else `Blank`: what a word says otherwise depends on what it said before.
     pub fn free(&mut self, cpu: CpuId, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let freed = self.take_back(pfn, order)?;
-        self.put_back(cpu, freed, pfn, order);
+        let zone = self.take_back(pfn, order)?;
+        self.put_back(cpu, zone, pfn, order);
         Ok(())
     }
 
-    /// Takes a block from its holder; returns what it was.
-    pub(super) fn take_back(&mut self, pfn: Pfn, order: Order) -> Result<Freed, FreeError> {
+    /// Takes a block from its holder; returns the number of its zone.
+    pub(super) fn take_back(&mut self, pfn: Pfn, order: Order) -> Result<usize, FreeError> {
         if let Some(error) = self.why_not_free(pfn, order) {
             self.calls.misuses += 1;
             return Err(error);
         }
         let number = self.zone_of(pfn).expect("a held block is in a zone");
-        let zone = &mut self.zones[number];
-        let Begins::Held(_, of) = zone.begins(pfn) else { panic!("{pfn} is in nobody's hands") };
-        zone.set_begins(pfn, Begins::Nothing);
-        let tag = zone.tags.remove(&pfn).unwrap_or(0);
-        Ok(Freed { zone: number, of, tag })
+        self.zones[number].set_begins(pfn, Begins::Nothing);
+        Ok(number)
     }
 
     /// Why a block cannot be freed, if it cannot.
@@ -78,46 +64,22 @@ impl NaiveAllocator {
     }
 
     /// Puts a block into the CPU's pageset, or into the zone if there is none for it.
-    fn put_back(&mut self, cpu: CpuId, freed: Freed, pfn: Pfn, order: Order) {
-        let zone = freed.zone;
-        match self.list_of(cpu, freed, pfn, order) {
+    fn put_back(&mut self, cpu: CpuId, zone: usize, pfn: Pfn, order: Order) {
+        match list_index(order, self.pageblocks.of(pfn)) {
             Some(list) if self.cpu_on(cpu).is_some() => {
                 self.put_into_pageset(cpu, zone, list, pfn);
             }
-            _ if self.has_maps() && order < Order(9) => self.free_home(zone, &[pfn], order),
             _ => self.put_into_zone(zone, pfn, order),
         }
     }
 
-    /// The list for a block that comes back: that of its pageblock's type, or where CPUs own pageblocks with maps of the type
-    /// that it was asked for.
-    pub(super) fn list_of(
-        &self,
-        cpu: CpuId,
-        freed: Freed,
-        pfn: Pfn,
-        order: Order,
-    ) -> Option<usize> {
-        if self.has_maps() && self.cpu_on(cpu).is_some() {
-            let at = At { cpu, zone: freed.zone };
-            return Some(self.list_of_freed(at, order, freed.of, freed.tag));
-        }
-        list_index(order, self.pageblocks.of(pfn))
-    }
-
     pub(super) fn put_into_pageset(&mut self, cpu: CpuId, zone: usize, list: usize, pfn: Pfn) {
         // A page on its way into a pageset is out of its zone as it was before.
-        let (is_over_limit, number) = (self.is_over_limit(zone), zone);
+        let is_over_limit = self.is_over_limit(zone);
         let (by, target) = (cpu, self.free_target(cpu, zone, pfn));
         let Some(cpu) = self.cpus.get_mut(&target) else { return };
         let (pageset, zone) = (&mut cpu.pagesets[zone], &mut self.zones[zone]);
         let order = list_order(list);
-        if pageset.kept.is_some() {
-            pageset.lists[list].push_front(pfn);
-            pageset.count.0 += order.pages().0;
-            let at = At { cpu: target, zone: number };
-            return self.after_free_to_list(at, list, is_over_limit);
-        }
         zone.owners.sent_home += u64::from(target != by);
         pageset.put(list, pfn, &zone.owners);
         pageset.count.0 += order.pages().0;
@@ -153,14 +115,6 @@ impl NaiveAllocator {
     }
 
     pub(super) fn drain_where(&mut self, is_wanted: impl Fn(CpuId, usize) -> bool) -> PageCount {
-        if self.has_maps() {
-            let cpus: Vec<CpuId> = self.cpus.keys().copied().collect();
-            let all = cpus
-                .into_iter()
-                .flat_map(|cpu| (0..self.zones.len()).map(move |zone| At { cpu, zone }));
-            let wanted: Vec<At> = all.filter(|at| is_wanted(at.cpu, at.zone)).collect();
-            return PageCount(wanted.into_iter().map(|at| self.drain_kept(at)).sum());
-        }
         let mut drained = PageCount(0);
         for (&id, cpu) in &mut self.cpus {
             let mut wanted: Vec<(&mut NaivePageset, &mut NaiveZone)> = cpu
@@ -179,20 +133,12 @@ impl NaiveAllocator {
                     pageset.drain(zone, &mut self.pageblocks, 0, piece);
                 }
             }
-            // Who has nothing to drain does not look at the zones either.
-            for (_, zone) in wanted.iter_mut().filter(|_| cached > 0) {
-                zone.settle_after_drain(&mut self.pageblocks);
-            }
         }
         drained
     }
 
     /// The periodic turn of a CPU's pagesets; returns the pages that went back.
     pub fn decay_cpu(&mut self, cpu: CpuId) -> PageCount {
-        if self.has_maps() && self.cpus.contains_key(&cpu) {
-            let zones = 0..self.zones.len();
-            return PageCount(zones.map(|zone| self.decay_kept(At { cpu, zone })).sum());
-        }
         let Some(NaiveCpu { pagesets, .. }) = self.cpus.get_mut(&cpu) else { return PageCount(0) };
         let mut drained = PageCount(0);
         for (pageset, zone) in pagesets.iter_mut().zip(&mut self.zones) {

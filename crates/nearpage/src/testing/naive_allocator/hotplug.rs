@@ -156,7 +156,7 @@ impl NaiveAllocator {
                 if !is_online {
                     pages += part.pages().0;
                     self.online.push(part);
-                    self.hand_over(part, zone);
+                    self.zones[zone].online(part, &mut self.pageblocks);
                 }
                 at = part.end;
             }

@@ -53,17 +53,6 @@ impl NaiveAllocator {
         hard.map_or(u64::MAX, |hard| hard.saturating_sub(self.out(of).0))
     }
 
-    /// Pages that limits allow to leave a zone in a hold that began when it had so many free pages.
-    pub(super) fn room_since(&self, zone: usize, free_before: u64) -> u64 {
-        let node = self.zones[zone].node;
-        let room = |of| {
-            let hard = self.limits.get(&of).and_then(|(hard, _)| *hard)?;
-            let out = self.out(of).0 + self.zones[zone].free.0 - free_before;
-            Some(hard.saturating_sub(out))
-        };
-        [Some(node), None].into_iter().filter_map(room).min().unwrap_or(u64::MAX)
-    }
-
     /// How many of `blocks` of an order may leave a zone.
     pub(super) fn may_leave(
         &mut self,

@@ -4,22 +4,17 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::kept::Kept;
-use super::owners::first_of;
 use super::pieces::pieces_for;
 use super::refusals::Refusals;
-use super::stage::Stage;
-use super::{
-    HostCalls, Mistake, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks,
-};
+use super::{HostCalls, NaiveAllocator, NaiveCpu, NaiveNode, NaivePageset, NaiveZone, Pageblocks};
 use crate::alloc::{Config, Fallbacks, HotplugCounts, ScanCounts};
 use crate::error::OnlineError;
 use crate::model::{Model, PageblockOwners};
-use crate::pcp::ALL_LISTS;
+use crate::pcp::LISTS;
 use crate::pcp::sizes::{Sizes, ZoneShare};
 use crate::pcp::tuning::Tuning;
 use crate::topology::{Topology, ZoneInstances};
-use crate::units::{CpuId, NodeIndex, PageCount, Pfn, PfnRange, SECTION_FRAMES, ZoneKind};
+use crate::units::{CpuId, NodeIndex, PageCount, PfnRange, ZoneKind};
 use crate::watermark::SettingError;
 use crate::watermark::{self, Settings, Watermarks, ZoneSize};
 use crate::zonelist::CpuTerm;
@@ -75,43 +70,23 @@ fn instances(span: PfnRange, ranges: &[PfnRange], model: &Model) -> Vec<PfnRange
         .collect()
 }
 
-/// The rows of the stage of a CPU of a node for a zone: by the most that its pageset could keep.
-fn rows_of(topology: &Topology<'_>, of: NodeIndex, zone: &NaiveZone) -> usize {
-    let frames: u64 = topology.ranges_in(zone.node, zone.span).map(|range| range.pages().0).sum();
-    let all: u64 = topology.nodes().iter().map(|node| node.cpus.len() as u64).sum();
-    let near = topology.node(zone.node).cpus.len() as u64;
-    let (bytes, cpus) = match of == zone.node {
-        true => (frames * 4, near),
-        false => ((frames * 2).min(all * 512 * 23), all - near),
-    };
-    let most = (bytes / 23 / cpus.max(1)).min(2048) as usize;
-    1 << (most / 4).max(64).ilog2()
-}
-
 /// The CPUs, their pagesets empty.
 pub(super) fn cpus_of(
     topology: &Topology<'_>,
     zones: &[NaiveZone],
     owners: PageblockOwners,
 ) -> BTreeMap<CpuId, NaiveCpu> {
-    let kept = |node, zone: &NaiveZone| {
-        let section = SECTION_FRAMES as u64;
-        let base = Pfn(zone.span.start.0 / section * section);
-        let has_maps = owners == PageblockOwners::CpusWithMaps;
-        has_maps.then(|| Kept::new(Stage::new(rows_of(topology, node, zone), base)))
-    };
-    let pageset = |cpu, node, zone| NaivePageset {
+    let pageset = |cpu| NaivePageset {
         cpu,
-        lists: vec![Default::default(); ALL_LISTS],
+        lists: vec![Default::default(); LISTS],
         pieces: pieces_for(owners),
-        kept: kept(node, zone),
         count: PageCount(0),
         tuning: Tuning::BOOT,
         refills: (0, 0),
         drains: (0, 0),
     };
     let cpu = |node, id| {
-        let pagesets = zones.iter().map(|zone| pageset(id, node, zone)).collect();
+        let pagesets = zones.iter().map(|_| pageset(id)).collect();
         NaiveCpu { node, is_on: true, pagesets }
     };
     let of_node =
@@ -156,7 +131,6 @@ impl NaiveAllocator {
             all_fallbacks: Fallbacks::default(),
             calls: HostCalls::default(),
             now_ns: 0,
-            mistake: Mistake::default(),
         }
     }
 
@@ -180,35 +154,13 @@ impl NaiveAllocator {
         self.online.push(range);
         let zones_before = self.zones_with_memory();
         for (part, zone) in parts {
-            self.hand_over(part, zone);
+            self.zones[zone].online(part, &mut self.pageblocks);
         }
         self.resize();
         self.memory_changed(&zones_before);
         self.plugged.memory_onlines += 1;
         self.plugged.onlined_pages.0 += range.pages().0;
         Ok(range.pages())
-    }
-
-    /// Memory of a zone comes; what lies in pageblocks of which a CPU owns the rest goes to that CPU.
-    pub(super) fn hand_over(&mut self, part: PfnRange, zone: usize) {
-        let is_owned =
-            |naive: &Self, pfn: Pfn| naive.has_maps() && naive.zones[zone].owners.of(pfn).is_some();
-        let [mut start, mut end] = [part.start, part.end];
-        let mut owned = vec![];
-        if is_owned(self, start) {
-            start = Pfn(first_of(start).0 + 512).min(end);
-            owned.push(PfnRange { start: part.start, end: start });
-        }
-        if start < end && is_owned(self, Pfn(end.0 - 1)) {
-            end = first_of(Pfn(end.0 - 1)).max(start);
-            owned.push(PfnRange { start: end, end: part.end });
-        }
-        self.zones[zone].online(part, PfnRange { start, end }, &mut self.pageblocks);
-        for range in owned {
-            let is_sent =
-                self.send_to_owner(zone, &(range.start.0..range.end.0).map(Pfn).collect());
-            assert!(is_sent, "it has an owner");
-        }
     }
 
     /// Changes settings.
@@ -291,19 +243,13 @@ impl NaiveAllocator {
         let sizes: Vec<Sizes> = self.zones.iter().map(|zone| self.sizes_of(zone)).collect();
         let budget = self.settings.pageset_budget(self.page_shift);
         let most = |sizes: &Sizes| sizes.high_max.0 + 14 * sizes.batch.0;
-        // What lists and pages on their way come to beside what is kept behind them.
-        let of_budget = if self.has_maps() { 3 } else { 1 };
         let cpus_on = self.cpus.values().filter(|cpu| cpu.is_on).count() as u64;
         let wanted = cpus_on * sizes.iter().map(most).sum::<u64>();
         for cpu in self.cpus.values_mut() {
             for (pageset, sizes) in cpu.pagesets.iter_mut().zip(&sizes) {
                 let mut part = *sizes;
                 if let Some(budget) = budget {
-                    let Sizes { high_min, high_max, batch } =
-                        sizes.within(budget, PageCount(wanted));
-                    let [high_min, high_max, batch] =
-                        [high_min, high_max, batch].map(|pages| PageCount(pages.0 / of_budget));
-                    part = Sizes { high_min, high_max, batch };
+                    part = sizes.within(budget, PageCount(wanted));
                 }
                 let Sizes { high_min, high_max, batch } = part;
                 pageset.tuning.resize(&self.model.pcp, high_min, high_max, batch);

@@ -1,7 +1,6 @@
 //! Pageblocks that CPUs own: pagesets of pieces, as queues that are searched.
 
 use std_alloc::collections::{BTreeMap, VecDeque};
-use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 use super::asked::Asked;
@@ -237,15 +236,17 @@ impl NaiveAllocator {
             }
         }
         // A whole pageblock.
-        if may_claim && got < pages && got + PAGEBLOCK <= room {
-            for first in zone.take_pageblocks(of, 1, 1) {
-                zone.owners.disown(first);
-                zone.owners.owners.insert(first, asked.cpu);
-                zone.owners.claimed += 1;
-                pageset.add(first, Order(9), of, &zone.owners);
-                got += PAGEBLOCK;
-                has_block = true;
-            }
+        if may_claim
+            && got < pages
+            && got + PAGEBLOCK <= room
+            && let Some(first) = zone.take_pageblock(of)
+        {
+            zone.owners.disown(first);
+            zone.owners.owners.insert(first, asked.cpu);
+            zone.owners.claimed += 1;
+            pageset.add(first, Order(9), of, &zone.owners);
+            got += PAGEBLOCK;
+            has_block = true;
         }
         // Smaller ones.
         while got < fit {
@@ -260,7 +261,7 @@ impl NaiveAllocator {
         if !has_block && room > 0 {
             let blocks = fit >> order.0;
             let migratetype = asked.migratetype;
-            let wanted = Blocks { order, migratetype, flags, blocks, runs_max: u64::MAX };
+            let wanted = Blocks { order, migratetype, flags, blocks };
             for pfn in zone.take(wanted, &mut self.pageblocks) {
                 pageset.add(pfn, order, of, &zone.owners);
                 got += order.pages().0;
@@ -278,16 +279,4 @@ impl NaiveAllocator {
 /// Pieces for a pageset, if CPUs own pageblocks.
 pub(super) fn pieces_for(owners: PageblockOwners) -> Option<Pieces> {
     (owners == PageblockOwners::Cpus).then(Pieces::new)
-}
-
-/// As many blocks as a list has, at most `most`.
-pub(super) fn take_up_to(pageset: &mut NaivePageset, list: usize, most: u64) -> Vec<Pfn> {
-    let mut taken = vec![];
-    while (taken.len() as u64) < most
-        && let Some(pfn) = pageset.take(list)
-    {
-        taken.push(pfn);
-    }
-    pageset.count.0 -= (taken.len() as u64) << list_order(list).0;
-    taken
 }

@@ -141,9 +141,8 @@ impl NaiveAllocator {
         {
             return Some(Some(pfn));
         }
-        let drains = self.model.departures.drains_before_failing;
         if !asked.gfp.contains(Gfp::DIRECT_RECLAIM) {
-            if !drains && way.seen.limit.is_none() || asked.gfp.contains(Gfp::NORETRY) {
+            if way.seen.limit.is_none() || asked.gfp.contains(Gfp::NORETRY) {
                 return Some(None);
             }
             self.drain_all();
@@ -158,7 +157,7 @@ impl NaiveAllocator {
             }
             self.give_up_a_reserve(asked, false);
         }
-        if progress || drains || way.seen.limit.is_some() {
+        if progress || way.seen.limit.is_some() {
             self.drain_all();
             if let Some(pfn) = self.look(asked, way.flags, &mut way.seen) {
                 return Some(Some(pfn));
@@ -197,8 +196,7 @@ impl NaiveAllocator {
         } else {
             way.fruitless_rounds += 1;
         }
-        let again = progress && self.model.departures.retries_after_progress
-            || self.would_do_if_all_was_reclaimed(asked, way);
+        let again = self.would_do_if_all_was_reclaimed(asked, way);
         way.fruitless_rounds <= 16 && again || self.give_up_a_reserve(asked, true)
     }
 

@@ -4,26 +4,20 @@
 //! vectors to search. Here nothing is searched, so that millions of operations are affordable, and the
 //! types of pageblocks are the machine's, because two zones may share a pageblock.
 
-mod in_maps;
-
 use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::loose::{LANES, Loose};
-use super::maps::{Maps, run};
-use super::owners::{Owners, first_of};
-use crate::buddy::{FallbackModel, FallbackRules, HeldMovable, Merging};
+use super::owners::Owners;
+use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
 use crate::frame::{ListEnd, Migratetype};
 use crate::model::Model;
 use crate::pcp::tuning::ZoneView;
-use crate::units::{CpuId, NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
+use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneKind};
 use crate::watermark::{AllocFlags, Marks, WatermarkCheck, watermark_fast, watermark_ok};
 use crate::zone::{LockHolds, ZoneCounts};
 
 const PAGEBLOCK: u64 = 512;
-/// Pageblocks whose loose pages are merged in one hold of the lock after a drain.
-const PAGEBLOCKS_PER_HOLD: u64 = 4;
 
 /// Migratetypes of all pageblocks of the machine.
 #[derive(Debug)]
@@ -131,8 +125,6 @@ pub struct Blocks {
     /// Of the request: whether to mix pageblocks, and whether background reclaim is woken for that.
     pub flags: AllocFlags,
     pub blocks: u64,
-    /// Free blocks that may be broken up or used up for it.
-    pub runs_max: u64,
 }
 
 /// A zone.
@@ -173,7 +165,6 @@ pub struct NaiveZone {
     /// Events.
     pub events: ZoneCounts,
     rules: FallbackRules,
-    pub(super) merging: Merging,
     /// One past the last frame that came online.
     spanned_end: Pfn,
     /// By frame of the span.
@@ -181,16 +172,8 @@ pub struct NaiveZone {
     /// By frame of the span: the place on its list of the free block that begins there.
     places: Vec<i32>,
     lists: [[List; Migratetype::COUNT]; ORDERS],
-    loose: Loose,
-    /// What is free by pageblock.
-    pub(super) maps: Maps,
-    /// Blocks linked and unlinked, and words written, in this hold of the lock.
-    pub(super) operations: u64,
     /// Who owns pageblocks.
     pub owners: Owners,
-    /// With which refill single pages in somebody's hands came, if they came from the list of a CPU that owns pageblocks with
-    /// maps.
-    pub(super) tags: BTreeMap<Pfn, u8>,
 }
 
 impl Blocks {
@@ -223,16 +206,11 @@ impl NaiveZone {
             holds: LockHolds::default(),
             events: ZoneCounts::default(),
             rules: model.fallback,
-            merging: model.merging(),
             spanned_end: span.start,
             begins: vec![0; frames],
             places: vec![0; frames],
             lists: Default::default(),
-            loose: Loose::default(),
-            maps: Maps::default(),
-            operations: 0,
             owners: Owners::default(),
-            tags: BTreeMap::new(),
         }
     }
 
@@ -249,12 +227,9 @@ impl NaiveZone {
         self.begins[(pfn.0 - self.span.start.0) as usize] = begins.to_bits();
     }
 
-    /// First frames of the blocks on one list, head first; loose pages, and blocks in pageblocks that are free in part, come
-    /// last.
+    /// First frames of the blocks on one list, head first.
     pub fn list(&self, order: Order, migratetype: Migratetype) -> impl Iterator<Item = Pfn> {
-        let loose = (order == Order(0)).then(|| self.loose.list(migratetype));
-        let listed = self.lists[order.0 as usize][migratetype.index()].0.values().copied();
-        listed.chain(loose.into_iter().flatten()).chain(self.maps.list(migratetype, order))
+        self.lists[order.0 as usize][migratetype.index()].0.values().copied()
     }
 
     /// Notes a hold of the lock in which pages left.
@@ -308,12 +283,8 @@ impl NaiveZone {
         }
     }
 
-    /// Loose pages may make up any block: only merging tells.
     fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
-        |order, of| {
-            let may_be_loose = of != Migratetype::HighAtomic && !self.loose.is_empty();
-            may_be_loose || self.head(order, of).is_some() || self.maps.has_largest(of, order)
-        }
+        |order, of| self.head(order, of).is_some()
     }
 
     /// Pages kept for urgent requests.
@@ -322,8 +293,7 @@ impl NaiveZone {
             return self.reserved;
         }
         let blocks = |order: usize| self.lists[order][Migratetype::HighAtomic.index()].0.len();
-        let listed: u64 = (0..ORDERS).map(|order| (blocks(order) as u64) << order).sum();
-        PageCount(listed + self.maps.pages(Migratetype::HighAtomic))
+        PageCount((0..ORDERS).map(|order| (blocks(order) as u64) << order).sum())
     }
 
     /// After an urgent request of higher order was served: keeps the pageblock for others like it.
@@ -337,9 +307,6 @@ impl NaiveZone {
         if self.reserved.0 >= most || pageblocks.of(pfn) == Migratetype::HighAtomic {
             return;
         }
-        if self.has_map(pfn, pageblocks) && self.owners.of(pfn).is_some() {
-            return;
-        }
         if order >= Order(9) {
             for at in (0..order.pages().0).step_by(PAGEBLOCK as usize) {
                 pageblocks.set(pfn.plus(PageCount(at)), Migratetype::HighAtomic);
@@ -347,9 +314,8 @@ impl NaiveZone {
             self.reserved.0 += order.pages().0;
             return;
         }
-        self.settle_all(pageblocks);
         if self.is_ours(pfn, pageblocks) {
-            self.move_pageblock(first_of(pfn), Migratetype::HighAtomic, pageblocks);
+            self.move_pageblock(pfn, Migratetype::HighAtomic, pageblocks);
             self.reserved.0 += PAGEBLOCK;
         }
     }
@@ -365,38 +331,29 @@ impl NaiveZone {
             return false;
         }
         for order in (0..ORDERS as u8).map(Order) {
-            let listed = self.head(order, Migratetype::HighAtomic);
-            let in_map = || self.fullest_reserved(order);
-            let Some(pfn) = listed.or_else(in_map) else { continue };
+            let Some(pfn) = self.head(order, Migratetype::HighAtomic) else { continue };
             self.reserved.0 -= order.pages().0.max(PAGEBLOCK).min(self.reserved.0);
             if order >= Order(9) {
                 self.move_whole(pfn, order, ours, pageblocks);
                 return true;
             }
             if self.is_ours(pfn, pageblocks) {
-                self.move_pageblock(first_of(pfn), ours, pageblocks);
+                self.move_pageblock(pfn, ours, pageblocks);
                 return true;
             }
         }
         false
     }
 
-    /// A pageblock of the zone that is not whole gets another type, with what is free in it.
-    fn move_pageblock(&mut self, first: Pfn, to: Migratetype, pageblocks: &mut Pageblocks) {
-        if self.has_map(first, pageblocks) && !self.is_whole(first) {
-            self.retype_map(first, to, pageblocks);
-        } else {
-            pageblocks.set(first, to);
-            self.move_free_blocks(first, to);
-        }
+    /// A pageblock of the zone gets another type, with what is free in it.
+    fn move_pageblock(&mut self, pfn: Pfn, to: Migratetype, pageblocks: &mut Pageblocks) {
+        pageblocks.set(pfn, to);
+        self.move_free_blocks(pfn, to);
     }
 
     /// A block from the reserve.
     pub fn take_reserved(&mut self, order: Order) -> Option<Pfn> {
-        if self.merging == Merging::ByPageblock && order < Order(9) {
-            return self.take_reserved_from_maps(order);
-        }
-        Some(self.split_smallest(order, &[Migratetype::HighAtomic])?.0)
+        self.split_smallest(order, &[Migratetype::HighAtomic])
     }
 
     /// Orders, from 0 on, that pass the high mark whatever the highest kind of the request.
@@ -413,11 +370,11 @@ impl NaiveZone {
         }
     }
 
-    /// Memory comes online, of which `range` is the zone's.
-    pub fn online(&mut self, all: PfnRange, range: PfnRange, pageblocks: &mut Pageblocks) {
-        self.spanned_end = self.spanned_end.max(all.end);
-        self.managed.0 += all.pages().0;
-        self.gone.0 -= self.gone.0.min(all.pages().0);
+    /// Memory comes online.
+    pub fn online(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
+        self.spanned_end = self.spanned_end.max(range.end);
+        self.managed.0 += range.pages().0;
+        self.gone.0 -= self.gone.0.min(range.pages().0);
         let mut pfn = range.start;
         while pfn < range.end {
             let fits =
@@ -433,70 +390,9 @@ impl NaiveZone {
         self.free_block(pfn, order, ListEnd::Head, pageblocks);
     }
 
-    /// It is this CPU that takes now.
-    pub fn serve(&mut self, cpu: CpuId) {
-        self.loose.lane = cpu.0 as usize % LANES;
-    }
-
     /// Frees blocks of one order that come back together.
     pub fn free_batch(&mut self, pages: &[Pfn], order: Order, pageblocks: &mut Pageblocks) {
-        for &pfn in pages {
-            if self.may_loosen(pfn, order, pageblocks) {
-                self.loosen(pfn, pageblocks);
-            } else {
-                self.free(pfn, order, pageblocks);
-            }
-        }
-    }
-
-    fn may_loosen(&self, pfn: Pfn, order: Order, pageblocks: &Pageblocks) -> bool {
-        self.merging == Merging::Deferred
-            && order == Order(0)
-            && !pageblocks.is_shared(pfn)
-            && pageblocks.of(pfn).is_mergeable()
-    }
-
-    fn loosen(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
-        self.free.0 += 1;
-        if let Some(first) = self.loose.insert(pfn, pageblocks.of(pfn)) {
-            self.free.0 -= PAGEBLOCK;
-            self.free(first, Order(9), pageblocks);
-        }
-    }
-
-    /// Merges the loose pages of the first pageblock of a type.
-    fn settle_first(&mut self, of: Migratetype, pageblocks: &mut Pageblocks) {
-        for pfn in self.loose.take_first(of) {
-            self.free.0 -= 1;
-            self.free(pfn, Order(0), pageblocks);
-        }
-    }
-
-    fn settle_all(&mut self, pageblocks: &mut Pageblocks) {
-        for &of in &Migratetype::ALL[..Migratetype::PCP_COUNT] {
-            while !self.loose.has_none_of(of) {
-                self.settle_first(of, pageblocks);
-            }
-        }
-    }
-
-    /// Before other types are asked: merges loose pages of the own type until there is a block, and then
-    /// all others.
-    fn settle_for(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) {
-        while !self.loose.has_none_of(wanted.migratetype) {
-            self.settle_first(wanted.migratetype, pageblocks);
-            let has_block = |order| self.head(Order(order), wanted.migratetype).is_some();
-            if (wanted.order.0..ORDERS as u8).any(has_block) {
-                return;
-            }
-        }
-        self.settle_all(pageblocks);
-    }
-
-    /// Merges all loose pages after a drain.
-    pub fn settle_after_drain(&mut self, pageblocks: &mut Pageblocks) {
-        self.holds.acquisitions += self.loose.pageblocks().div_ceil(PAGEBLOCKS_PER_HOLD);
-        self.settle_all(pageblocks);
+        pages.iter().for_each(|&pfn| self.free(pfn, order, pageblocks));
     }
 
     fn free_block(&mut self, pfn: Pfn, order: Order, end: ListEnd, pageblocks: &mut Pageblocks) {
@@ -504,9 +400,6 @@ impl NaiveZone {
             self.free_block(pfn, Order(9), end, pageblocks);
             self.free_block(Pfn(pfn.0 + PAGEBLOCK), Order(9), end, pageblocks);
             return;
-        }
-        if order < Order(9) && self.has_map(pfn, pageblocks) {
-            return self.free_in_map(&run(pfn, order.pages().0), pageblocks);
         }
         let ours = pageblocks.of(pfn);
         let (mut pfn, mut order) = (pfn, order);
@@ -524,7 +417,7 @@ impl NaiveZone {
             }
             self.unlist(buddy);
             if order == Order(9) && self.rules.model == FallbackModel::Linux6_12 {
-                self.set_type(buddy, ours, pageblocks);
+                pageblocks.set(buddy, ours);
             }
             pfn = pfn.min(buddy);
             order.0 += 1;
@@ -538,10 +431,6 @@ impl NaiveZone {
 
     /// A pageblock gives nothing from now on; what is free in it counts as free all the same here.
     pub fn isolate(&mut self, pfn: Pfn, pageblocks: &mut Pageblocks) {
-        for pfn in self.loose.take_pageblock(pfn) {
-            self.free.0 -= 1;
-            self.free(pfn, Order(0), pageblocks);
-        }
         let before = pageblocks.of(pfn);
         pageblocks.before.insert(pfn.0 / PAGEBLOCK, before);
         if before == Migratetype::HighAtomic {
@@ -584,7 +473,6 @@ impl NaiveZone {
         while pfn < range.end {
             pfn = match self.begins(pfn) {
                 Begins::Free(order, _) => pfn.plus(order.pages()),
-                _ if self.is_free_in_map(pfn) => pfn.plus(PageCount(1)),
                 _ => {
                     held.push(pfn);
                     pfn.plus(PageCount(1))
@@ -596,7 +484,6 @@ impl NaiveZone {
 
     /// A range, all of it free and isolated, leaves.
     pub fn take_out(&mut self, range: PfnRange, pageblocks: &mut Pageblocks) {
-        self.take_maps_out(range);
         for pfn in (range.start.0..range.end.0).map(Pfn) {
             if let Begins::Free(..) = self.begins(pfn) {
                 self.unlist(pfn);
@@ -611,26 +498,10 @@ impl NaiveZone {
 
     /// Takes blocks, one after the other as `rmqueue_bulk` does.
     pub fn take(&mut self, wanted: Blocks, pageblocks: &mut Pageblocks) -> Vec<Pfn> {
-        if self.merging == Merging::ByPageblock && wanted.order < Order(9) {
-            return self.take_from_maps(wanted, pageblocks);
-        }
-        let (mut taken, mut runs) = self.take_loose(wanted);
-        let (mut stealing, mut left_in_run) = (false, 0);
-        while (taken.len() as u64) < wanted.blocks && (left_in_run > 0 || runs < wanted.runs_max) {
-            let Some((pfn, found)) = self.take_one(wanted, &mut stealing, pageblocks) else {
-                break;
-            };
-            if left_in_run == 0 {
-                runs += 1;
-                left_in_run = 1 << (found.0 - wanted.order.0);
-            } else {
-                let last = *taken.last().expect("a run has begun");
-                assert_eq!(pfn, last.plus(wanted.order.pages()), "a block is used up in order");
-            }
-            left_in_run -= 1;
-            if wanted.order == Order(0) {
-                self.loose.move_to_lane(pfn);
-            }
+        let (mut taken, mut stealing) = (vec![], false);
+        while (taken.len() as u64) < wanted.blocks
+            && let Some(pfn) = self.take_one(wanted, &mut stealing, pageblocks)
+        {
             taken.push(pfn);
         }
         taken
@@ -648,51 +519,20 @@ impl NaiveZone {
         Some((pfn, order))
     }
 
-    /// Whole pageblocks from the lists of a type.
-    pub fn take_pageblocks(&mut self, of: Migratetype, most: u64, runs_max: u64) -> Vec<Pfn> {
-        let (mut taken, mut runs, mut left_in_run) = (Vec::new(), 0, 0);
-        while (taken.len() as u64) < most && (left_in_run > 0 || runs < runs_max) {
-            let Some((pfn, found)) = self.split_smallest(Order(9), &[of]) else { break };
-            if left_in_run == 0 {
-                runs += 1;
-                left_in_run = 1 << (found.0 - 9);
-            }
-            left_in_run -= 1;
-            self.loose.move_to_lane(pfn);
-            taken.push(pfn);
-        }
-        taken
+    /// A whole pageblock from the lists of a type.
+    pub(super) fn take_pageblock(&mut self, of: Migratetype) -> Option<Pfn> {
+        self.split_smallest(Order(9), &[of])
     }
 
-    /// Loose pages of the own type, for who wants single pages; and how many runs they make up.
-    fn take_loose(&mut self, wanted: Blocks) -> (Vec<Pfn>, u64) {
-        let (mut taken, mut runs) = (Vec::new(), 0);
-        while wanted.order == Order(0)
-            && (taken.len() as u64) < wanted.blocks
-            && runs < wanted.runs_max
-            && !self.loose.has_none_of(wanted.migratetype)
-        {
-            let left = wanted.blocks - taken.len() as u64;
-            taken.extend(self.loose.take_run(wanted.migratetype, left));
-            runs += 1;
-        }
-        self.free.0 -= taken.len() as u64;
-        (taken, runs)
-    }
-
-    /// One block, and the order of the free block that it was part of.
+    /// One block.
     fn take_one(
         &mut self,
         wanted: Blocks,
         stealing: &mut bool,
         pageblocks: &mut Pageblocks,
-    ) -> Option<(Pfn, Order)> {
+    ) -> Option<Pfn> {
         let ours = wanted.migratetype;
         if !*stealing {
-            if let Some(found) = self.split_smallest(wanted.order, &[ours]) {
-                return Some(found);
-            }
-            self.settle_for(wanted, pageblocks);
             if let Some(found) = self.split_smallest(wanted.order, &[ours]) {
                 return Some(found);
             }
@@ -715,11 +555,7 @@ impl NaiveZone {
     }
 
     /// Takes the head of the lowest order that any of `types` has, and lists the rest again.
-    pub(super) fn split_smallest(
-        &mut self,
-        order: Order,
-        types: &[Migratetype],
-    ) -> Option<(Pfn, Order)> {
+    fn split_smallest(&mut self, order: Order, types: &[Migratetype]) -> Option<Pfn> {
         let (found, from) = (order.0..ORDERS as u8)
             .map(Order)
             .find_map(|found| Some((found, self.first_of(found, types)?)))?;
@@ -728,7 +564,7 @@ impl NaiveZone {
         for half in (order.0..found.0).rev().map(Order) {
             self.enlist(pfn.plus(half.pages()), half, from, ListEnd::Head);
         }
-        Some((pfn, found))
+        Some(pfn)
     }
 
     /// 6.12: makes whole pageblocks ours, or one of which at least half agrees with us.
@@ -789,7 +625,7 @@ impl NaiveZone {
     }
 
     /// Raises the watermarks because a pageblock is about to be mixed.
-    pub(super) fn boost_for(&mut self, flags: AllocFlags) {
+    fn boost_for(&mut self, flags: AllocFlags) {
         let most = self.raw_marks.high.0 * u64::from(self.boost_factor) / 10_000;
         if most == 0 || self.managed.0 < 2048 {
             return;
@@ -853,7 +689,7 @@ impl NaiveZone {
         is_inside && !pageblocks.is_shared(pfn)
     }
 
-    pub(super) fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
+    fn head(&self, order: Order, migratetype: Migratetype) -> Option<Pfn> {
         self.lists[order.0 as usize][migratetype.index()].head()
     }
 
@@ -866,7 +702,6 @@ impl NaiveZone {
         self.places[(pfn.0 - self.span.start.0) as usize] = place;
         self.set_begins(pfn, Begins::Free(order, of));
         self.free.0 += order.pages().0;
-        self.operations += 1;
     }
 
     fn unlist(&mut self, pfn: Pfn) {
@@ -876,7 +711,6 @@ impl NaiveZone {
         assert_eq!(removed, Some(pfn));
         self.set_begins(pfn, Begins::Nothing);
         self.free.0 -= order.pages().0;
-        self.operations += 1;
     }
 }
 
@@ -887,7 +721,7 @@ fn pageblock(pfn: Pfn) -> impl Iterator<Item = Pfn> {
 }
 
 /// Who gives when a type has nothing, first choice first.
-pub(super) fn donors(ours: Migratetype) -> &'static [Migratetype] {
+fn donors(ours: Migratetype) -> &'static [Migratetype] {
     use Migratetype::{Movable, Reclaimable, Unmovable};
     match ours {
         Unmovable => &[Reclaimable, Movable],

@@ -111,8 +111,6 @@ impl Pair<'_, '_> {
     pub(super) fn alloc_placed(&mut self, request: Request) -> Result<bool, Difference> {
         self.with_placement(|pair, placement, naive| {
             pair.narrate(format_args!("alloc_with({naive:?}, {request:?})"));
-            // Its first attempt may be one that does not wait.
-            pair.is_urgent = true;
             let got = pair.allocator.alloc_with(placement, request);
             same("answer", got, pair.naive.alloc_with(pair.cpu, naive, request))?;
             pair.tally.count("requests with a policy");
@@ -125,7 +123,6 @@ impl Pair<'_, '_> {
         let count = if self.one_in(50) { 0 } else { any_size(&mut self.random, 1, BULK_MAX) };
         self.with_placement(|pair, placement, naive| {
             pair.narrate(format_args!("alloc_bulk_with({naive:?}, {request:?}, {count})"));
-            pair.is_urgent = true;
             let mut out = vec![Pfn(0); count as usize];
             let got = pair.allocator.alloc_bulk_with(placement, request, &mut out);
             let got = got.map(|count| out[..count].to_vec());
