@@ -153,7 +153,7 @@ impl Tunable {
     pub fn idle_under(&self, model: &Model) -> Option<&'static str> {
         let has_lists_alone = model.owners == PageblockOwners::Nobody;
         match self {
-            Tunable::BatchScaleMax(_) if model.owners == PageblockOwners::CpusWithMaps => {
+            Tunable::BatchScaleMax(_) if model.owners == PageblockOwners::Quotas => {
                 Some("they have no batches")
             }
             Tunable::BelowHigh(_) if !has_lists_alone => {
