@@ -119,7 +119,7 @@ mod tests {
         tree.insert(STATUS, status);
         let (mut reader, mut told) = (Reader::new(&tree), Vec::new());
         let allowed = read(&mut reader, machine, &mut told);
-        told.extend(reader.into_refused().iter().map(ToString::to_string));
+        told.extend(reader.refused().iter().map(ToString::to_string));
         (allowed, told)
     }
 

@@ -33,8 +33,10 @@ pub struct Facts {
     pub allowed: Option<Allowed>,
     /// What this process found out by trying, if it runs on this machine.
     pub process: Option<Process>,
-    /// Files that every copy should have and this one lacks, and the rules that are not judged for it.
+    /// What every machine should have in its files and this one lacks.
     pub missing: Vec<String>,
+    /// Files that a copy lacks, each with the rule that is not judged for it.
+    pub unjudged: Vec<(&'static str, &'static str)>,
     /// Files that cannot be read or understood: the place, the text there, and what is accepted.
     pub unreadable: Vec<String>,
 }
@@ -95,16 +97,21 @@ impl Facts {
             allowed: None,
             process: None,
             missing: Vec::new(),
+            unjudged: Vec::new(),
             unreadable: Vec::new(),
         };
+        let refused = reader.refused().len();
         facts.machine = machine::read(&mut reader, of);
         let machine = facts.machine.as_ref();
+        // Lists of CPUs that cannot be read say nothing about others.
+        let is_known = reader.refused().len() == refused;
         facts.missing = machine::missing(&reader, of, machine);
         if of == Of::Copy {
-            facts.missing.extend(machine::missing_of_rules(tree));
+            facts.unjudged = machine::unjudged(tree);
         }
-        facts.allowed = allowed::read(&mut reader, machine, &mut facts.missing);
-        facts.unreadable = reader.into_refused().iter().map(ToString::to_string).collect();
+        facts.allowed =
+            allowed::read(&mut reader, machine.filter(|_| is_known), &mut facts.missing);
+        facts.unreadable = reader.refused().iter().map(ToString::to_string).collect();
         facts
     }
 
@@ -160,11 +167,9 @@ mod tests {
         assert_eq!((facts.numa_balancing, facts.huge_pages, facts.allowed), (None, None, None));
         assert!(facts.process.is_none());
         assert_eq!(facts.unreadable, [""; 0]);
-        assert_eq!(facts.missing.len(), 8, "rule by rule: {:?}", facts.missing);
-        assert_eq!(
-            facts.missing[0],
-            "box: proc/sys/kernel/numa_balancing: not in the copy: kernel.numa_balancing is not judged"
-        );
+        assert_eq!(facts.missing, [""; 0]);
+        assert_eq!(facts.unjudged.len(), 8, "rule by rule: {:?}", facts.unjudged);
+        assert_eq!(facts.unjudged[0], ("proc/sys/kernel/numa_balancing", "kernel.numa_balancing"));
     }
 
     #[test]
@@ -222,9 +227,9 @@ mod tests {
             assert_eq!(facts.unreadable, [refused]);
             let (unread, lacking) =
                 (Facts { unreadable: vec![], ..facts }, Facts::read(&self::tree()));
-            let known = Facts { missing: unread.missing.clone(), ..lacking.clone() };
+            let known = Facts { unjudged: unread.unjudged.clone(), ..lacking.clone() };
             assert_eq!(unread, known, "nothing of it is believed");
-            assert_eq!(unread.missing.len() + 1, lacking.missing.len(), "it is not missing");
+            assert_eq!(unread.unjudged.len() + 1, lacking.unjudged.len(), "it is not missing");
         }
     }
 }

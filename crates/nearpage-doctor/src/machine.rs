@@ -62,15 +62,10 @@ const OF_RULES: [(&str, &str); 8] = [
     ("proc/self/status", "CPUs and nodes allowed"),
 ];
 
-/// The rules that cannot be judged since a copy lacks their file: a line each. This machine has what its kernel has.
-pub(crate) fn missing_of_rules(tree: &dyn FileTree) -> Vec<String> {
+/// The files that a copy lacks, with the rules that cannot be judged for it. This machine has what its kernel has.
+pub(crate) fn unjudged(tree: &dyn FileTree) -> Vec<(&'static str, &'static str)> {
     let is_absent = |path: &str| tree.read(path).is_ok_and(|file| file.is_none());
-    let absent = OF_RULES.iter().filter(|(path, _)| is_absent(path));
-    absent
-        .map(|(path, check)| {
-            format!("{}: not in the copy: {check} is not judged", tree.display(path))
-        })
-        .collect()
+    OF_RULES.into_iter().filter(|(path, _)| is_absent(path)).collect()
 }
 
 /// The files that every machine should have and this one lacks.
@@ -158,7 +153,7 @@ mod tests {
     fn refused(tree: &MemoryTree) -> (Vec<String>, Option<Machine>) {
         let mut reader = Reader::new(tree);
         let machine = read(&mut reader, Of::Copy);
-        (reader.into_refused().iter().map(ToString::to_string).collect(), machine)
+        (reader.refused().iter().map(ToString::to_string).collect(), machine)
     }
 
     #[test]
@@ -191,7 +186,7 @@ mod tests {
             let mut reader = Reader::new(&tree);
             assert_eq!(read(&mut reader, of), None);
             let missing = missing(&tree, of, None);
-            let refused = reader.into_refused().iter().map(ToString::to_string).collect::<Vec<_>>();
+            let refused = reader.refused().iter().map(ToString::to_string).collect::<Vec<_>>();
             [refused, missing].concat().join("; ")
         };
         assert!(

@@ -47,8 +47,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The errors of the refused files.
-    pub(super) fn into_refused(self) -> Vec<SysfsError> {
-        self.refused
+    pub(super) fn refused(&self) -> &[SysfsError] {
+        &self.refused
     }
 
     /// Whether an error follows from a file that was refused before.
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn refused(reader: Reader<'_>) -> Vec<String> {
-        reader.into_refused().iter().map(ToString::to_string).collect()
+        reader.refused().iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -138,6 +138,6 @@ mod tests {
         tree.insert("sys/devices/system/node/node0/cpulist", "0,2-99");
         let mut reader = Reader::new(&tree);
         assert_eq!(reader.ask(read_machine), None);
-        assert_eq!(reader.into_refused().len(), READS_MAX);
+        assert_eq!(reader.refused().len(), READS_MAX);
     }
 }

@@ -8,6 +8,7 @@ use crate::{kernel, nodes, process};
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = facts.unreadable.iter().map(unreadable).collect();
     findings.extend(facts.missing.iter().map(missing));
+    findings.extend(facts.unjudged.iter().map(unjudged));
     findings.extend(kernel::RULES.iter().filter_map(|rule| rule(facts)));
     findings.extend(nodes::findings(facts));
     findings.extend(process::findings(facts));
@@ -21,4 +22,8 @@ fn unreadable(error: &String) -> Finding {
 
 fn missing(what: &String) -> Finding {
     Finding::note("missing", what, "what it would say is not judged")
+}
+
+fn unjudged((path, rule): &(&str, &str)) -> Finding {
+    Finding::note("missing", path, format!("not in the copy: {rule} is not judged"))
 }

@@ -361,7 +361,7 @@ impl<R: BufRead> Reader<R> {
         };
         // What stands before the first is a message of its own, or a prefix that nobody knows.
         let head = &line.message[..first];
-        let own = Shape::of(&text[..text.len() - line.message.len()]);
+        let own = Shape::of(&text[..text.find(line.message).unwrap_or(0)]);
         let is_message = piece::is_like_head(head);
         if !is_message && first > 0 {
             let shape = Shape::of(head);

@@ -6,7 +6,10 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Why was memory refused, and what is set badly", &["explain", "doctor"]),
     ("What does this machine do", &["top", "topo", "export", "bench"]),
-    ("What would a kernel do with my load", &["record", "replay", "trace", "lab", "verify"]),
+    (
+        "What would a kernel do with my load",
+        &["whatif", "record", "replay", "trace", "lab", "verify"],
+    ),
     ("Run a program on nearpage", &["run", "proc"]),
     ("More", &[]),
 ];

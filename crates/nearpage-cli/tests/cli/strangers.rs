@@ -324,7 +324,7 @@ const DOORS: [(&str, &[&str]); 13] = [
             "nearpage-replay/src/packed.rs",
             "nearpage-lab/src/text.rs",
             "nearpage-watch/src/process.rs",
-            "nearpage-cli/src/commands/explain.rs",
+            "nearpage-cli/src/commands/explain/inputs.rs",
             "nearpage-cli/src/commands/run/program.rs",
             "nearpage-cli/src/commands/trace.rs",
         ],

@@ -111,7 +111,10 @@ fn a_setting_of_any_machine_is_replaced_and_told() {
     let (after, set) = low(&["--set", "vm.watermark_scale_factor=500"]);
     assert!(after > before, "{after} {before}");
     let key = "vm.watermark_scale_factor";
-    assert_eq!(set, serde_json::json!([{ "key": key, "before": "10", "after": "500" }]));
+    assert_eq!(
+        set,
+        serde_json::json!([{ "key": key, "before": "10", "after": "500", "no_effect": null }])
+    );
     let text = format("text", &["--set", "vm.watermark_scale_factor=500"]);
     assert!(text.contains("Set       vm.watermark_scale_factor: 10 -> 500\n"), "{text}");
 }
