@@ -138,7 +138,7 @@ fn workspace() -> Result<Workspace, ApiError> {
     serde_json::from_slice(&output.stdout).map_err(json_error)
 }
 
-/// Lets rustdoc write the JSON of the crates, with all their features.
+/// Lets rustdoc write the JSON of the crates, with all their features; a link that leads nowhere is an error.
 fn document(workspace: &Workspace, crates: &[&str]) -> Result<(), ApiError> {
     let wrapper = wrapper(&workspace.target_directory)?;
     let mut command = cargo();
@@ -147,7 +147,7 @@ fn document(workspace: &Workspace, crates: &[&str]) -> Result<(), ApiError> {
         command.args(["--package", name]);
     }
     command.env("RUSTDOC", wrapper);
-    command.env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow");
+    command.env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --deny warnings");
     let status = command.status().map_err(|error| io_error("cargo doc", error))?;
     if status.success() { Ok(()) } else { Err(ApiError::Failed("doc")) }
 }
