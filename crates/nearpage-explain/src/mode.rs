@@ -89,6 +89,12 @@ fn add_word(mode: &mut Mode, word: &str) {
         .chain(single.map(|flag| (flag.to_string(), flag)));
     match known.find(|(name, _)| name == word) {
         Some((_, flags)) => mode.gfp |= flags,
+        // Two of which the mark between them was lost.
+        None if word.rfind("__GFP_").is_some_and(|at| at > 0) => {
+            let at = word.rfind("__GFP_").unwrap_or(0);
+            add_word(mode, &word[..at]);
+            add_word(mode, &word[at..]);
+        }
         None if !word.is_empty() && mode.others.len() < 32 => mode.others.push(word.into()),
         None => {}
     }

@@ -10,7 +10,9 @@
 
 use std::borrow::Cow;
 
-use crate::prefix::{is_dated, uncoloured};
+use crate::anchor;
+use crate::piece;
+use crate::prefix::{Line, is_dated, uncoloured};
 
 /// Bytes of a text that grows from several lines.
 const TEXT_MOST: usize = 64 << 10;
@@ -30,21 +32,36 @@ pub(crate) struct Transport {
 impl Transport {
     /// The lines that were written as this one, without colours.
     pub(crate) fn undo(&mut self, text: &str, mut take: impl FnMut(&str)) {
-        let Some((text, is_joined)) = self.outer.undo(text) else { return };
+        if self.outer.is_between(text) {
+            return self.undo_inner(text, false, &mut take);
+        }
+        if let Some(before) = self.outer.release(text) {
+            self.undo_inner(&before, false, &mut take);
+        }
+        if let Some((text, is_joined)) = self.outer.undo(text) {
+            self.undo_inner(&text, is_joined, &mut take);
+        }
+    }
+
+    fn undo_inner(&mut self, text: &str, is_joined: bool, take: &mut impl FnMut(&str)) {
         let mut lines = Vec::new();
-        unwrapped(&text, LAYERS_MOST, &mut lines);
-        let was_changed = is_joined || lines.len() != 1 || lines.first() != Some(&text);
+        unwrapped(text, LAYERS_MOST, &mut lines);
+        let was_changed = is_joined || lines.len() != 1 || lines.iter().any(|line| line != text);
         for line in lines {
             // Behind a tag that ends a line there is nothing.
-            if line.trim().is_empty() && self.inner.is_holding() {
+            if self.inner.is_holding() && line.trim().is_empty() {
                 continue;
             }
             // What ends as a line that goes on does was one already, unless something was around it.
-            let line = match was_changed || self.inner.is_holding() || may_be_within(&line) {
-                true => self.inner.undo_within(&line, self.outer.is_told),
-                false => Some(line),
-            };
-            if let Some(line) = line {
+            let may_be = was_changed || self.inner.is_holding() || may_be_within(&line);
+            if !may_be || self.inner.is_between(&line) {
+                take(&line);
+                continue;
+            }
+            if let Some(before) = self.inner.release(&line) {
+                take(&before);
+            }
+            if let Some(line) = self.inner.undo_within(&line, self.outer.is_told) {
                 take(&line);
             }
         }
@@ -107,24 +124,38 @@ impl Printable {
     /// undone once, unless they were written twice.
     fn undo_within(&mut self, text: &str, is_told: bool) -> Option<String> {
         self.is_told |= text.contains("=3D");
-        // Lines of others stand between.
-        if self.is_holding() && is_dated(text) && !is_dated(&self.began) {
-            return Some(text.into());
-        }
         let text = self.joined(text, core(text), self.is_told || is_told)?;
         Some(if self.is_told { unquoted_printable(&text) } else { text })
     }
 
+    /// Whether a line is another program's, between a line that goes on and the next.
+    fn is_between(&self, text: &str) -> bool {
+        self.is_holding() && is_dated(text) && !is_dated(&self.began)
+    }
+
+    /// The line that seemed to go on, if the next begins a message: an equals sign was its last character.
+    fn release(&mut self, next: &str) -> Option<String> {
+        let rest = || &next[same_prefix(&self.began, next)..];
+        let begins = |text: &str| anchor::begins(text) || piece::is_like_head(text);
+        let is_new = self.is_holding() && !self.is_told && {
+            let line = Line::parse(rest());
+            line.has_prefix || begins(line.message)
+        };
+        is_new.then(|| std::mem::take(&mut self.held) + "=")
+    }
+
     fn joined(&mut self, text: &str, core: &str, is_told: bool) -> Option<String> {
-        const WIDTH: std::ops::RangeInclusive<usize> = 70..=78;
+        const WIDTH_LEAST: usize = 70;
         // An equals sign at the end of a row of blocks is one, unless those are written as codes.
-        let is_likely = WIDTH.contains(&text.chars().count()) && !text.ends_with("kB =");
+        let is_likely = core.chars().count() >= WIDTH_LEAST && !core.ends_with("kB =");
         let goes_on = core.ends_with('=') && (is_told || is_likely);
         // Each line has what was put in front of it, and behind it.
         let from = if self.is_holding() { same_prefix(&self.began, text) } else { 0 };
         if goes_on && self.held.len() < TEXT_MOST {
+            if !self.is_holding() {
+                self.began = text.chars().take(200).collect();
+            }
             self.held.push_str(core[from.min(core.len())..].trim_end_matches('='));
-            self.began = text.chars().take(200).collect();
             return None;
         }
         Some(match self.is_holding() {
