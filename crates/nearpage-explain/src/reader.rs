@@ -36,7 +36,7 @@ const HEAD_MOST: usize = 200;
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let phrases = [
-        "page allocation",
+        "page alloc",
         "oom-kill",
         "alloc failure",
         "vmalloc",
@@ -517,6 +517,7 @@ impl<R: BufRead> Reader<R> {
             Piece::Other if piece::is_like_head(message) => {
                 "it begins as a report does, and its flags are missing or damaged"
             }
+            Piece::Other if piece::is_cut_head(message) => "its first line was cut, its flags are missing",
             Piece::MemInfo if self.open.is_empty() => {
                 "what memory had, without the line that says who asked for some (sysrq m, or it was lost)"
             }

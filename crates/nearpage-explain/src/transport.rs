@@ -17,6 +17,10 @@ use crate::prefix::{Line, is_dated, uncoloured};
 /// Bytes of a text that grows from several lines.
 const TEXT_MOST: usize = 64 << 10;
 
+/// Lines of quoted-printable that go on have so many bytes, and so many characters at most.
+const WIDTH_LEAST: usize = 70;
+const WIDTH_MOST: usize = 78;
+
 /// Transports of one line that are undone one after the other, the outermost first.
 const LAYERS_MOST: usize = 8;
 
@@ -139,15 +143,16 @@ impl Printable {
         let begins = |text: &str| anchor::begins(text) || piece::is_like_head(text);
         let is_new = self.is_holding() && !self.is_told && {
             let line = Line::parse(rest());
-            line.has_prefix || begins(line.message)
+            // Wider ones have something in front, as the next has.
+            let is_wide = self.began.chars().count() > WIDTH_MOST;
+            is_wide && rest().len() == next.len() || line.has_prefix || begins(line.message)
         };
         is_new.then(|| std::mem::take(&mut self.held) + "=")
     }
 
     fn joined(&mut self, text: &str, core: &str, is_told: bool) -> Option<String> {
-        const WIDTH_LEAST: usize = 70;
         // An equals sign at the end of a row of blocks is one, unless those are written as codes.
-        let is_likely = core.chars().count() >= WIDTH_LEAST && !core.ends_with("kB =");
+        let is_likely = core.len() >= WIDTH_LEAST && !core.ends_with("kB =");
         let goes_on = core.ends_with('=') && (is_told || is_likely);
         // Each line has what was put in front of it, and behind it.
         let from = if self.is_holding() { same_prefix(&self.began, text) } else { 0 };

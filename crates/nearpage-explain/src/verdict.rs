@@ -219,8 +219,11 @@ impl Verdict {
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
         let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
         let (mark, decisive) = decisive(&judged);
+        let confined_by = confinement(&zones, &judged);
         // What refuses before any zone is asked.
+        let lost = lost(&zones, confined_by.is_some());
         let before = refuses_before(report, &judged);
+        let before = before.or_else(|| lost.map(|_| (Rule::Unknown, Answer::Open)));
         let named = decisive.filter(|_| before.is_none());
         let judgement = named.map(|zone| zone.at(mark));
         let (rule, answer) = match (before, judgement) {
@@ -234,15 +237,37 @@ impl Verdict {
             rule,
             answer,
             mark: if named.is_some() { mark } else { Mark::Min },
-            depends_on: judgement.map(|judgement| judgement.depends_on.clone()).unwrap_or_default(),
+            depends_on: match judgement {
+                Some(judgement) => judgement.depends_on.clone(),
+                None if rule == Rule::Unknown => lost.into_iter().collect(),
+                None => Vec::new(),
+            },
             node: named.map(|zone| zone.node),
             zone: named.map(|zone| zone.zone.clone()),
-            confined_by: confinement(&zones, &judged).filter(|_| is_confined),
+            confined_by: confined_by.filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
             no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }
+    }
+}
+
+/// What a report lost without which no zone can be said to decide: a part of the flags, or rows of zones.
+fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
+    let report = zones.report;
+    let has_zones_of = |row: &NodeRow| report.zones.iter().any(|zone| zone.node == row.node);
+    let is_hidden = hidden_pages(report) > 0 && !is_confined;
+    let lacks_node = !report.nodes.iter().all(has_zones_of);
+    let is_damaged = report.zones.iter().any(|zone| zone.is_damaged || !zone.has_all_blocks);
+    // One node refused, and none that is there does.
+    let lacks_refusal = zones.is_insisted_on_another();
+    match () {
+        () if report.mode.is_cut => Some("gfp_mask"),
+        () if report.zones.is_empty() => None,
+        () if is_hidden || lacks_node => Some("zones"),
+        () if lacks_refusal && (is_damaged || report.ram_pages.is_none()) => Some("zones"),
+        () => None,
     }
 }
 

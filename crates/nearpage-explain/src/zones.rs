@@ -108,6 +108,11 @@ impl<'a> Zones<'a> {
         }
     }
 
+    /// Whether the request insists on a node, and no node of the report may be it.
+    pub(crate) fn is_insisted_on_another(&self) -> bool {
+        self.gfp.contains(Gfp::THISNODE) && self.insisted_on.is_empty()
+    }
+
     /// A figure in pages.
     pub(crate) fn pages(&self, kib: Figure) -> Figure {
         kib.map(|kib| (kib / self.page_kib).min(PAGES_MOST))
