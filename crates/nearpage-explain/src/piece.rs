@@ -160,7 +160,8 @@ pub(crate) fn is_cut_head(message: &str) -> bool {
     const LEFT_LEAST: usize = 10;
     const REST_MOST: usize = 60;
     let is_left = |form: &str| {
-        let ends = |length: usize| form.is_char_boundary(length) && message.ends_with(&form[..length]);
+        let ends =
+            |length: usize| form.is_char_boundary(length) && message.ends_with(&form[..length]);
         let is_short = |at: usize| message.len() - at - form.len() <= REST_MOST;
         message.find(form).is_some_and(is_short) || (LEFT_LEAST..form.len()).any(ends)
     };

@@ -514,10 +514,13 @@ impl<R: BufRead> Reader<R> {
     /// Notes a report that is seen and cannot be read.
     fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
         let why = match piece {
-            Piece::Other if piece::is_like_head(message) => {
+            // At its end it may have the nodes of the cpuset.
+            Piece::Other | Piece::Cpuset(..) if piece::is_like_head(message) => {
                 "it begins as a report does, and its flags are missing or damaged"
             }
-            Piece::Other if piece::is_cut_head(message) => "its first line was cut, its flags are missing",
+            Piece::Other if piece::is_cut_head(message) => {
+                "its first line was cut, its flags are missing"
+            }
             Piece::MemInfo if self.open.is_empty() => {
                 "what memory had, without the line that says who asked for some (sysrq m, or it was lost)"
             }

@@ -172,7 +172,8 @@ impl Printable {
 
 /// Bytes with which two lines begin that differ in digits at most, up to a blank or a mark.
 fn same_prefix(one: &str, other: &str) -> usize {
-    let same = |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
+    let same =
+        |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
     let length = one.bytes().zip(other.bytes()).take_while(same).count();
     let is_end = |at: &usize| matches!(other.as_bytes()[at - 1], b' ' | b'>' | b'|');
     let length = (1..=length).rev().find(is_end).unwrap_or(0);
