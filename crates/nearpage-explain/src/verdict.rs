@@ -264,8 +264,10 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
     let lacks_refusal = zones.is_insisted_on_another();
     match () {
         () if report.mode.is_cut => Some("gfp_mask"),
+        // Whether it asked for pages at all.
+        () if report.kind == Kind::Vmalloc && report.failed.is_none() => Some("vmalloc"),
         () if report.zones.is_empty() => None,
-        () if is_hidden || lacks_node => Some("zones"),
+        () if is_hidden || lacks_node || zones.lacks_zones() => Some("zones"),
         () if lacks_refusal && (is_damaged || report.ram_pages.is_none()) => Some("zones"),
         () => None,
     }
@@ -326,7 +328,7 @@ pub(crate) fn is_asked(report: &Report) -> bool {
     };
     let ram = report.ram_pages.or_else(shown);
     let is_larger = told_area(report).zip(ram).is_some_and(|(pages, ram)| pages > ram);
-    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds total pages")
+    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {

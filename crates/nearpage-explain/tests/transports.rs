@@ -184,7 +184,7 @@ fn differs(log: &str, sent: &str, is_whole: bool) -> Option<String> {
     let ((before, _), (after, unread)) = (explained(log), explained(sent));
     if before.len() != after.len() {
         // Of a log that has no words of a first line left nothing can be told.
-        const WORDS: [&str; 4] = ["page al", "oom-k", "SLUB: U", "vmalloc er"];
+        const WORDS: [&str; 4] = ["page alloc", "oom-kill", "SLUB: Unable", "vmalloc er"];
         let is_left = || WORDS.iter().any(|words| sent.contains(words));
         let is_told = !is_whole && (after.len() + unread >= before.len() || !is_left());
         return (!is_told).then(|| format!("{} reports, then {}", before.len(), after.len()));
