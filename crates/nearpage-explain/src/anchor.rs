@@ -137,7 +137,14 @@ pub(crate) fn positions(line: &str) -> impl Iterator<Item = usize> + '_ {
             && line.is_char_boundary(at)
             && begins(&line[at..])
             && !(begins_with_zone(&line[at..]) && is_behind_node(&line[..at]))
+            && !(is_of_counters(&line[at..]) && is_behind_unit(&line[..at]))
     })
+}
+
+/// Whether a row of figures in kB goes on: a counter of the machine at its end is one of its own that was cut.
+fn is_behind_unit(head: &str) -> bool {
+    let head = head.trim_end();
+    head.ends_with("kB") || head.ends_with("KB")
 }
 
 fn is_behind_node(head: &str) -> bool {

@@ -35,6 +35,9 @@ impl Message {
         if begins(&next.text) || is_of_markup(&next.text) {
             return false;
         }
+        if is_list_of_nodes(&self.text, &next.text) {
+            return true;
+        }
         match is_whole(&self.text) {
             Some(is_whole) => !is_whole && may_follow(&self.text, &next.text),
             None => self.has_prefix || completes_a_head(&self.text, &next.text),
@@ -50,6 +53,16 @@ impl Message {
         self.text.push_str(&next.text);
         (self.width, self.blanks.1) = (next.width, next.blanks.1);
     }
+}
+
+/// Whether a list of nodes at the end of a first line goes on.
+fn is_list_of_nodes(text: &str, next: &str) -> bool {
+    let is_of_list =
+        |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b','));
+    let list = text.rsplit_once("mems_allowed=").map(|(_, list)| list);
+    let is_broken =
+        |list: &str| list.is_empty() || list.ends_with(['-', ',']) || next.starts_with(['-', ',']);
+    is_of_list(next) && list.is_some_and(|list| is_of_list(list) && is_broken(list))
 }
 
 /// Whether a message is the first, or a line of its own, of a report.
@@ -156,6 +169,9 @@ fn may_follow(text: &str, next: &str) -> bool {
 
 /// Whether two parts belong together without a blank between them.
 fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
+    if is_list_of_nodes(text, next) {
+        return true;
+    }
     // What makes a first line of two that are none.
     if completes_a_head(text, next) {
         let without = piece::is_like_head(&format!("{text}{next}"));
@@ -165,6 +181,17 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     }
     let last = text.split_whitespace().next_back().unwrap_or_default();
     let first = next.split_whitespace().next().unwrap_or_default();
+    // What makes the name of a field of two words that are none.
+    const FIELDS: [&str; 7] =
+        ["mode:0x", "gfp_mask=", "gfp=0x", "order:", "order=", "nodemask=", "mems_allowed="];
+    let has_field = |word: &str| FIELDS.iter().any(|field| word.contains(field));
+    if piece::is_like_head(text)
+        && !has_field(last)
+        && !has_field(first)
+        && has_field(&format!("{last}{first}"))
+    {
+        return true;
+    }
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_figure = |word: &str| {
         let word = word.trim_end_matches(',');

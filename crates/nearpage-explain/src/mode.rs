@@ -72,7 +72,11 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     let bits = u64::from_str_radix(number.strip_prefix("0x").unwrap_or(number), 16);
     // Words say it all, also where somebody hid digits of the number.
     let bits = if words.is_some() { bits.ok() } else { Some(bits.ok()?) };
-    let mut mode = Mode { bits, words: words.map(String::from), ..Mode::default() };
+    let is_cut = match words {
+        Some(_) => !text.contains(')'),
+        None => version >= Some((4, 10)),
+    };
+    let mut mode = Mode { bits, words: words.map(String::from), is_cut, ..Mode::default() };
     match words {
         Some(words) => words.split('|').for_each(|word| add_word(&mut mode, word.trim())),
         None => mode.gfp = of_bits(bits.unwrap_or(0), version),
@@ -89,6 +93,12 @@ fn add_word(mode: &mut Mode, word: &str) {
         .chain(single.map(|flag| (flag.to_string(), flag)));
     match known.find(|(name, _)| name == word) {
         Some((_, flags)) => mode.gfp |= flags,
+        // Two of which the mark between them was lost.
+        None if word.rfind("__GFP_").is_some_and(|at| at > 0) => {
+            let at = word.rfind("__GFP_").unwrap_or(0);
+            add_word(mode, &word[..at]);
+            add_word(mode, &word[at..]);
+        }
         None if !word.is_empty() && mode.others.len() < 32 => mode.others.push(word.into()),
         None => {}
     }

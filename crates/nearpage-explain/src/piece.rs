@@ -155,6 +155,19 @@ pub(crate) fn is_like_head(message: &str) -> bool {
         && !is_title(message)
 }
 
+/// Whether a message is what was left of a first line where it was cut before its flags, or within the words that tell it.
+pub(crate) fn is_cut_head(message: &str) -> bool {
+    const LEFT_LEAST: usize = 10;
+    const REST_MOST: usize = 60;
+    let is_left = |form: &str| {
+        let ends =
+            |length: usize| form.is_char_boundary(length) && message.ends_with(&form[..length]);
+        let is_short = |at: usize| message.len() - at - form.len() <= REST_MOST;
+        message.find(form).is_some_and(is_short) || (LEFT_LEAST..form.len()).any(ends)
+    };
+    HEADS.iter().any(|(form, _)| is_left(form)) && !is_title(message)
+}
+
 /// Whether a message is the subject of a mail, or a title: it quotes a first line.
 fn is_title(message: &str) -> bool {
     const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];

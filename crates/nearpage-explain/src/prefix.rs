@@ -43,7 +43,7 @@ impl<'a> Line<'a> {
             Some(b'<') => self.priority(text),
             Some(b'[') => self.bracket(text),
             // Quoted by a mail, a cell of a table.
-            Some(mark @ (b'>' | b'|')) => {
+            Some(mark @ (b'>' | b'|')) if *mark == b'>' || is_cell(text) => {
                 let rest = text.trim_start_matches(char::from(*mark));
                 // A cell has one behind it, too.
                 self.message = if *mark == b'|' { rest.trim_end_matches('|') } else { rest }.trim();
@@ -137,6 +137,11 @@ impl<'a> Line<'a> {
         }
         Some(&text[at + MARK.len()..])
     }
+}
+
+/// Whether a line is a cell of a table: words of flags have such a mark between them, without blanks.
+fn is_cell(text: &str) -> bool {
+    text.trim_start_matches('|').is_empty() || text.trim_start_matches('|').starts_with([' ', '\t'])
 }
 
 /// Whether a line begins as another program's line of a log does: `Mar  7 01:02:03`, `2026-03-07 01:02:03`.

@@ -36,7 +36,7 @@ const HEAD_MOST: usize = 200;
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let phrases = [
-        "page allocation",
+        "page alloc",
         "oom-kill",
         "alloc failure",
         "vmalloc",
@@ -125,6 +125,8 @@ pub struct Reader<R> {
     longest: usize,
     /// The line before, as it came, while no report is unfinished.
     previous: Vec<u8>,
+    /// The line before, as it came, within a report.
+    raw: String,
     /// The line before, as it was written, within a report.
     last: String,
     unread: Vec<Unread>,
@@ -161,6 +163,7 @@ impl<R: BufRead> Reader<R> {
             pending: None,
             longest: 0,
             previous: Vec::new(),
+            raw: String::new(),
             last: String::new(),
             unread: Vec::new(),
             beside: Beside::default(),
@@ -295,6 +298,7 @@ impl<R: BufRead> Reader<R> {
                 let length = line.len();
                 std::mem::swap(&mut self.previous, &mut self.buffer);
                 self.previous.truncate(length);
+                self.raw.clear();
                 return;
             } else {
                 self.take_previous();
@@ -322,6 +326,11 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn take_text(&mut self, text: &str, number: u64) {
+        // A line twice is told twice, whatever is around it; one of more than a row is no chance of two CPUs.
+        if text.len() >= 24 && text == self.raw && (self.open.len() < 2 || text.len() > 1000) {
+            return;
+        }
+        text.clone_into(&mut self.raw);
         let mut lines = Vec::new();
         self.transport.undo(&uncoloured(text), |line| lines.push(line.to_owned()));
         for line in lines {
@@ -335,16 +344,20 @@ impl<R: BufRead> Reader<R> {
         if text.len() >= 24 && text == self.last && self.open.len() < 2 {
             return;
         }
-        text.clone_into(&mut self.last);
         let width = text.chars().count();
         let line = Line::parse(text);
+        // Lines of others, or none, stand between the two copies.
+        if !text.trim().is_empty() && !is_dated(line.message) {
+            text.clone_into(&mut self.last);
+        }
         // One blank is where a line was cut; more are an indent.
         let blanks = (text.starts_with(' ') && !text.starts_with("  "), text.ends_with(' '));
         let message = |text: &str, has_prefix: bool| Message {
             line: number,
             time: line.time.map(String::from),
             caller: line.caller.map(String::from),
-            text: text.trim().into(),
+            // A cell of a table ends with a mark.
+            text: text.trim().trim_end_matches(" |").trim_end().into(),
             has_prefix,
             width,
             blanks,
@@ -501,8 +514,12 @@ impl<R: BufRead> Reader<R> {
     /// Notes a report that is seen and cannot be read.
     fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
         let why = match piece {
-            Piece::Other if piece::is_like_head(message) => {
+            // At its end it may have the nodes of the cpuset.
+            Piece::Other | Piece::Cpuset(..) if piece::is_like_head(message) => {
                 "it begins as a report does, and its flags are missing or damaged"
+            }
+            Piece::Other if piece::is_cut_head(message) => {
+                "its first line was cut, its flags are missing"
             }
             Piece::MemInfo if self.open.is_empty() => {
                 "what memory had, without the line that says who asked for some (sysrq m, or it was lost)"

@@ -47,6 +47,9 @@ pub struct Mode {
     pub gfp: Gfp,
     /// Words that name no flag of the core, such as `__GFP_COLD`.
     pub others: Vec<String>,
+    /// Whether words are missing: there is no parenthesis that ends them.
+    #[serde(skip)]
+    pub(crate) is_cut: bool,
 }
 
 fn gfp_words<S: serde::Serializer>(gfp: &Gfp, serializer: S) -> Result<S::Ok, S::Error> {

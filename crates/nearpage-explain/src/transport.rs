@@ -10,64 +10,188 @@
 
 use std::borrow::Cow;
 
+use crate::anchor;
+use crate::piece;
+use crate::prefix::{Line, is_dated, uncoloured};
+
 /// Bytes of a text that grows from several lines.
 const TEXT_MOST: usize = 64 << 10;
+
+/// Lines of quoted-printable that go on have so many bytes, and so many characters at most.
+const WIDTH_LEAST: usize = 70;
+const WIDTH_MOST: usize = 78;
+
+/// Transports of one line that are undone one after the other, the outermost first.
+const LAYERS_MOST: usize = 8;
 
 /// What the lines before have told.
 #[derive(Debug, Default)]
 pub(crate) struct Transport {
-    /// Whether an equals sign was written as `=3D`.
-    is_quoted_printable: bool,
-    /// A line of quoted-printable that goes on.
-    held: String,
+    /// Of lines as they came.
+    outer: Printable,
+    /// Of lines that were within something else.
+    inner: Printable,
 }
 
 impl Transport {
     /// The lines that were written as this one, without colours.
     pub(crate) fn undo(&mut self, text: &str, mut take: impl FnMut(&str)) {
-        let text = match self.printable(text) {
-            Some(text) => text,
-            None => return,
-        };
-        let text = nowhere_broken(&text);
-        let text = json(&text).map_or(text, Cow::Owned);
-        let text = markup(&text).map_or(text, Cow::Owned);
-        let text = escapes(&text).map_or(text, Cow::Owned);
-        text.split('\n').for_each(|line| take(line.trim_end_matches('\r')));
+        if self.outer.is_between(text) {
+            return self.undo_inner(text, false, &mut take);
+        }
+        if let Some(before) = self.outer.release(text) {
+            self.undo_inner(&before, false, &mut take);
+        }
+        if let Some((text, is_joined)) = self.outer.undo(text) {
+            self.undo_inner(&text, is_joined, &mut take);
+        }
+    }
+
+    fn undo_inner(&mut self, text: &str, is_joined: bool, take: &mut impl FnMut(&str)) {
+        let mut lines = Vec::new();
+        unwrapped(text, LAYERS_MOST, &mut lines);
+        let was_changed = is_joined || lines.len() != 1 || lines.iter().any(|line| line != text);
+        for line in lines {
+            // Behind a tag that ends a line there is nothing.
+            if self.inner.is_holding() && line.trim().is_empty() {
+                continue;
+            }
+            // What ends as a line that goes on does was one already, unless something was around it.
+            let may_be = was_changed || self.inner.is_holding() || may_be_within(&line);
+            if !may_be || self.inner.is_between(&line) {
+                take(&line);
+                continue;
+            }
+            if let Some(before) = self.inner.release(&line) {
+                take(&before);
+            }
+            if let Some(line) = self.inner.undo_within(&line, self.outer.is_told) {
+                take(&line);
+            }
+        }
     }
 
     /// Whether a line of quoted-printable waits for the next.
     pub(crate) fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+        self.outer.is_holding() || self.inner.is_holding()
     }
 
     /// What is left of a line of quoted-printable that went on, at the end of the log.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(&str)) {
-        let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
-            take(&held);
+        for printable in [&mut self.outer, &mut self.inner] {
+            let held = std::mem::take(&mut printable.held);
+            if !held.is_empty() {
+                take(&held);
+            }
         }
     }
+}
 
-    /// The line with those that it goes on from; `None` if it goes on itself.
-    fn printable<'a>(&mut self, text: &'a str) -> Option<Cow<'a, str>> {
-        const WIDTH: std::ops::RangeInclusive<usize> = 70..=78;
-        self.is_quoted_printable |= text.contains("=3D");
+/// Whether a line ends as quoted-printable does where a table or blanks are around it.
+fn may_be_within(line: &str) -> bool {
+    core(line).ends_with('=') && !line.ends_with('=')
+}
+
+/// A line without the blanks and the mark of a table behind it.
+fn core(line: &str) -> &str {
+    line.trim_end_matches([' ', '\t', '|'])
+}
+
+/// Quoted-printable of mails.
+#[derive(Debug, Default)]
+struct Printable {
+    /// Whether an equals sign was written as `=3D`.
+    is_told: bool,
+    /// A line that goes on.
+    held: String,
+    /// How the last line that went on began.
+    began: String,
+}
+
+impl Printable {
+    fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The line with those that it goes on from, and whether it had some; `None` if it goes on itself.
+    fn undo(&mut self, text: &str) -> Option<(String, bool)> {
+        self.is_told |= text.contains("=3D");
+        let is_joined = self.is_holding();
+        let text = self.joined(text, text, self.is_told)?;
+        Some(match self.is_told && text.contains('=') {
+            true => (unquoted_printable(&text), is_joined),
+            false => (text, is_joined),
+        })
+    }
+
+    /// The same of a line that was within something, which may be all that is left of a mark or blanks behind it. Codes are
+    /// undone once, unless they were written twice.
+    fn undo_within(&mut self, text: &str, is_told: bool) -> Option<String> {
+        self.is_told |= text.contains("=3D");
+        let text = self.joined(text, core(text), self.is_told || is_told)?;
+        Some(if self.is_told { unquoted_printable(&text) } else { text })
+    }
+
+    /// Whether a line is another program's, between a line that goes on and the next.
+    fn is_between(&self, text: &str) -> bool {
+        self.is_holding() && is_dated(text) && !is_dated(&self.began)
+    }
+
+    /// The line that seemed to go on, if the next begins a message: an equals sign was its last character.
+    fn release(&mut self, next: &str) -> Option<String> {
+        let rest = || &next[same_prefix(&self.began, next)..];
+        let begins = |text: &str| anchor::begins(text) || piece::is_like_head(text);
+        let is_new = self.is_holding() && !self.is_told && {
+            let line = Line::parse(rest());
+            // Wider ones have something in front, as the next has.
+            let is_wide = self.began.chars().count() > WIDTH_MOST;
+            is_wide && rest().len() == next.len() || line.has_prefix || begins(line.message)
+        };
+        is_new.then(|| std::mem::take(&mut self.held) + "=")
+    }
+
+    fn joined(&mut self, text: &str, core: &str, is_told: bool) -> Option<String> {
         // An equals sign at the end of a row of blocks is one, unless those are written as codes.
-        let is_likely = WIDTH.contains(&text.len()) && !text.ends_with("kB =");
-        let goes_on = text.ends_with('=') && (self.is_quoted_printable || is_likely);
+        let is_likely = core.len() >= WIDTH_LEAST && !core.ends_with("kB =");
+        let goes_on = core.ends_with('=') && (is_told || is_likely);
+        // Each line has what was put in front of it, and behind it.
+        let from = if self.is_holding() { same_prefix(&self.began, text) } else { 0 };
         if goes_on && self.held.len() < TEXT_MOST {
-            self.held.push_str(&text[..text.len() - 1]);
+            if !self.is_holding() {
+                self.began = text.chars().take(200).collect();
+            }
+            self.held.push_str(core[from.min(core.len())..].trim_end_matches('='));
             return None;
         }
-        let text = match self.held.is_empty() {
-            true => Cow::Borrowed(text),
-            false => Cow::Owned(std::mem::take(&mut self.held) + text),
-        };
-        Some(match self.is_quoted_printable && text.contains('=') {
-            true => Cow::Owned(unquoted_printable(&text)),
-            false => text,
+        Some(match self.is_holding() {
+            true => std::mem::take(&mut self.held) + &text[from..],
+            false => text.into(),
         })
+    }
+}
+
+/// Bytes with which two lines begin that differ in digits at most, up to a blank or a mark.
+fn same_prefix(one: &str, other: &str) -> usize {
+    let same =
+        |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
+    let length = one.bytes().zip(other.bytes()).take_while(same).count();
+    let is_end = |at: &usize| matches!(other.as_bytes()[at - 1], b' ' | b'>' | b'|');
+    let length = (1..=length).rev().find(is_end).unwrap_or(0);
+    // One blank may be the text's own.
+    if length == 1 && other.starts_with(' ') { 0 } else { length }
+}
+
+/// The lines that were written as one, through all that was put around them.
+fn unwrapped(text: &str, layers: usize, found: &mut Vec<String>) {
+    let blanks = nowhere_broken(text);
+    let text = blanks.as_ref();
+    let inner = (layers > 0).then(|| json(text).or_else(|| markup(text)).or_else(|| escapes(text)));
+    match inner.flatten().filter(|inner| inner != text) {
+        Some(inner) => {
+            let inner = uncoloured(&inner).into_owned();
+            inner.split('\n').for_each(|line| unwrapped(line, layers - 1, found));
+        }
+        None => found.push(text.trim_end_matches('\r').into()),
     }
 }
 
@@ -87,48 +211,82 @@ fn unquoted_printable(text: &str) -> String {
 }
 
 /// Blanks that keep words together are blanks, and what some programs of mail write for them.
-fn nowhere_broken<'a>(text: &Cow<'a, str>) -> Cow<'a, str> {
+fn nowhere_broken(text: &str) -> Cow<'_, str> {
     const BLANKS: [char; 5] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{feff}', '\u{7f}'];
     match text.contains(BLANKS) {
         true => Cow::Owned(text.replace(BLANKS, " ")),
-        false => text.clone(),
+        false => Cow::Borrowed(text),
     }
 }
 
-/// The message of an object, or a string alone, with its escapes undone.
+/// Keys whose values are messages.
+const KEYS: [&str; 5] = ["\"log\"", "\"MESSAGE\"", "\"message\"", "\"msg\"", "\"MSG\""];
+
+/// The messages of objects, behind whatever stands before the first, or a string alone, with their escapes undone.
 fn json(text: &str) -> Option<String> {
-    const KEYS: [&str; 5] = ["\"log\"", "\"MESSAGE\"", "\"message\"", "\"msg\"", "\"MSG\""];
     let inner = text.trim().trim_end_matches(',');
     let entry = inner.strip_prefix("data: ").or_else(|| inner.strip_prefix('\u{1e}'));
     let inner = entry.unwrap_or(inner);
-    if !inner.starts_with(['{', '"']) {
-        return None;
+    if inner.starts_with('"') && !inner.starts_with("\"\"") {
+        // A string alone, and no key with its value.
+        let is_string = inner.len() > 1
+            && inner.ends_with('"')
+            && !inner[1..].contains("\" : ")
+            && !inner[1..].contains("\":");
+        let of_key = |key: &&str| {
+            let rest = inner.strip_prefix(*key)?.trim_start().strip_prefix(':')?;
+            string(rest.trim_start())
+        };
+        let found = KEYS.iter().find_map(of_key);
+        let found = found.or_else(|| string(inner).filter(|_| is_string));
+        return found.map(|(found, _)| without_end(found));
     }
-    let of_key = |key: &&str| {
-        let (_, rest) = inner.split_once(*key)?;
-        string(rest.trim_start().strip_prefix(':')?.trim_start())
-    };
-    // A string alone, and no key with its value.
-    let is_string = inner.len() > 1
-        && inner.ends_with('"')
-        && !inner[1..].contains("\" : ")
-        && !inner[1..].contains("\":");
-    let found = KEYS.iter().find_map(of_key);
-    let mut found = found.or_else(|| string(inner).filter(|_| is_string))?;
-    if found.ends_with('\n') {
-        found.pop();
+    // An object that lacks its end has a message as far as it goes.
+    let mut rest = &inner[object(inner)?..];
+    let mut found: Vec<String> = Vec::new();
+    loop {
+        let first = KEYS.iter().filter_map(|key| value(rest, key)).min_by_key(|(at, _)| *at);
+        let Some((at, (message, length))) = first else { break };
+        found.push(without_end(message));
+        rest = &rest[at + length..];
+        // The next object of the line.
+        match object(rest) {
+            Some(next) => rest = &rest[next..],
+            None => break,
+        }
     }
-    Some(found)
+    (!found.is_empty()).then(|| found.join("\n"))
 }
 
-/// A string of JSON from its quotation mark on, up to the next or the end.
-fn string(text: &str) -> Option<String> {
+/// Where an object begins in a line: its first key.
+fn object(text: &str) -> Option<usize> {
+    let is_one = |(at, _): &(usize, &str)| text[at + 1..].trim_start().starts_with('"');
+    text.match_indices('{').find(is_one).map(|(at, _)| at)
+}
+
+/// Where the value of a key begins, and the string that it is with its length as written.
+fn value(text: &str, key: &str) -> Option<(usize, (String, usize))> {
+    text.match_indices(key).find_map(|(at, _)| {
+        let rest = text[at + key.len()..].trim_start().strip_prefix(':')?.trim_start();
+        Some((text.len() - rest.len(), string(rest)?))
+    })
+}
+
+fn without_end(mut message: String) -> String {
+    if message.ends_with('\n') {
+        message.pop();
+    }
+    message
+}
+
+/// A string of JSON from its quotation mark on, up to the next or the end, and its bytes as written.
+fn string(text: &str) -> Option<(String, usize)> {
     let mut characters = text.strip_prefix('"')?.chars();
     let mut found = String::new();
     while let Some(character) = characters.next() {
         match character {
             '"' => break,
-            '\\' => match characters.next()? {
+            '\\' => match characters.next().unwrap_or(' ') {
                 'n' => found.push('\n'),
                 't' => found.push(' '),
                 'r' | 'b' | 'f' => {}
@@ -142,7 +300,7 @@ fn string(text: &str) -> Option<String> {
             other => found.push(other),
         }
     }
-    Some(found)
+    Some((found, text.len() - characters.as_str().len()))
 }
 
 /// A text without tags of HTML and with its characters by name as they are.

@@ -120,6 +120,28 @@ pub struct ZoneVerdict {
     pub gives_order: Option<u8>,
     /// Whether the row was cut, or figures of it cannot be read.
     pub is_damaged: bool,
+    /// What its marks say of its size, in proportion to other zones.
+    #[serde(skip)]
+    pub(crate) parts: Parts,
+}
+
+/// What is in proportion to a zone's size by its marks: each gets its part of `min_free_kbytes`, with which `min` grows and the
+/// distance of the marks, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Parts {
+    /// From `min` to `low`: no boost changes it.
+    step: Option<u64>,
+    /// `min` without its boost; of high memory it is bounded.
+    min: Option<u64>,
+}
+
+impl Parts {
+    fn of(zone: &ZoneRow) -> Parts {
+        let (min, boost) = (zone.min.known(), zone.boost.known().unwrap_or(0));
+        let step = min.zip(zone.low.known()).map(|(min, low)| low.saturating_sub(min));
+        let min = min.filter(|_| zone.name != "HighMem").map(|min| min.saturating_sub(boost));
+        Parts { step, min }
+    }
 }
 
 impl ZoneVerdict {
@@ -197,8 +219,11 @@ impl Verdict {
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
         let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
         let (mark, decisive) = decisive(&judged);
+        let confined_by = confinement(&zones, &judged);
         // What refuses before any zone is asked.
+        let lost = lost(&zones, confined_by.is_some());
         let before = refuses_before(report, &judged);
+        let before = before.or_else(|| lost.map(|_| (Rule::Unknown, Answer::Open)));
         let named = decisive.filter(|_| before.is_none());
         let judgement = named.map(|zone| zone.at(mark));
         let (rule, answer) = match (before, judgement) {
@@ -212,15 +237,39 @@ impl Verdict {
             rule,
             answer,
             mark: if named.is_some() { mark } else { Mark::Min },
-            depends_on: judgement.map(|judgement| judgement.depends_on.clone()).unwrap_or_default(),
+            depends_on: match judgement {
+                Some(judgement) => judgement.depends_on.clone(),
+                None if rule == Rule::Unknown => lost.into_iter().collect(),
+                None => Vec::new(),
+            },
             node: named.map(|zone| zone.node),
             zone: named.map(|zone| zone.zone.clone()),
-            confined_by: confinement(&zones, &judged).filter(|_| is_confined),
+            confined_by: confined_by.filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
             rights: rights(zones.flags),
             no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }
+    }
+}
+
+/// What a report lost without which no zone can be said to decide: a part of the flags, or rows of zones.
+fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
+    let report = zones.report;
+    let has_zones_of = |row: &NodeRow| report.zones.iter().any(|zone| zone.node == row.node);
+    let is_hidden = hidden_pages(report) > 0 && !is_confined;
+    let lacks_node = !report.nodes.iter().all(has_zones_of);
+    let is_damaged = report.zones.iter().any(|zone| zone.is_damaged || !zone.has_all_blocks);
+    // One node refused, and none that is there does.
+    let lacks_refusal = zones.is_insisted_on_another();
+    match () {
+        () if report.mode.is_cut => Some("gfp_mask"),
+        // Whether it asked for pages at all.
+        () if report.kind == Kind::Vmalloc && report.failed.is_none() => Some("vmalloc"),
+        () if report.zones.is_empty() => None,
+        () if is_hidden || lacks_node || zones.lacks_zones() => Some("zones"),
+        () if lacks_refusal && (is_damaged || report.ram_pages.is_none()) => Some("zones"),
+        () => None,
     }
 }
 
@@ -279,7 +328,7 @@ pub(crate) fn is_asked(report: &Report) -> bool {
     };
     let ram = report.ram_pages.or_else(shown);
     let is_larger = told_area(report).zip(ram).is_some_and(|(pages, ram)| pages > ram);
-    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds total pages")
+    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
@@ -302,6 +351,7 @@ fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
         managed: zones.managed(zone),
         gives_order: (0..zone.blocks.len().max(1) as u8).rev().find(|&order| gives(order)),
         is_damaged: zone.is_damaged,
+        parts: Parts::of(zone),
     }
 }
 
@@ -411,8 +461,16 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
     };
     let gives = |answer| asked().find(move |zone| zone.at_min.answer == answer);
     let may_give = gives(Answer::Passes).or_else(|| open(judged));
+    // Of rows that were cut the last try may have refused all.
+    let is_open_last = |zone: &ZoneVerdict| {
+        let is_open = |at_high: &Judgement| at_high.answer == Answer::Open;
+        zone.is_damaged && zone.at_high.as_ref().is_some_and(is_open)
+    };
     let mark = match may_give {
         Some(_) if asked().all(is_refused_last) => Mark::High,
+        Some(_) if asked().all(|zone| is_refused_last(zone) || is_open_last(zone)) => {
+            return (Mark::High, asked().find(|zone| is_open_last(zone)));
+        }
         Some(_) => return (Mark::Min, may_give),
         None => Mark::Min,
     };
@@ -422,6 +480,11 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
     // What passes against `min` tells more than what is refused by both marks.
     let passing =
         large().rev().filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
+    // Whichever rule refused in a large one that was cut, another may have decided.
+    let unknown = large().filter(|zone| zone.is_damaged && rule(zone) == Rule::Unknown);
+    if let Some(zone) = unknown.max_by_key(by_size) {
+        return (mark, Some(zone));
+    }
     // The first of equals.
     let blocked = large().filter(|zone| rule(zone) == Rule::NoBlock).rev().max_by_key(by_size);
     // A reserve decides where it is what keeps most of the memory.
@@ -443,25 +506,19 @@ fn open(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
     judged.iter().rev().filter(is_open).max_by_key(|zone| size(judged, zone))
 }
 
-/// A zone's size in pages, or in proportion to others: what is managed, or what its mark says of it where the row was cut. A kernel
-/// gives each zone its part of `min_free_kbytes` by its size.
+/// A zone's size in pages, or in proportion to others: what is managed, or what its marks say of it where rows were cut.
 fn size(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> u64 {
-    if let Some(managed) = zone.managed.known() {
-        return managed;
+    let asked = || judged.iter().filter(|other| other.excluded.is_none() || *other == zone);
+    let kinds: [fn(&ZoneVerdict) -> Option<u64>; 3] =
+        [|zone| zone.managed.known(), |zone| zone.parts.step, |zone| zone.parts.min];
+    if let Some(size) = kinds.iter().find(|size| asked().all(|zone| size(zone).is_some())) {
+        return size(zone).unwrap_or(0);
     }
-    let Some(mark) = zone.at_min.mark.known() else {
-        return match zone.managed.most() {
-            u64::MAX => zone.managed.least(),
-            most => most,
-        };
-    };
-    let known = |zone: &ZoneVerdict| {
-        let (managed, mark) = zone.managed.known().zip(zone.at_min.mark.known())?;
-        (mark > 0).then_some((managed, mark))
-    };
-    let (managed, of) = judged.iter().find_map(known).unwrap_or((1, 1));
-    let size = u128::from(mark) * u128::from(managed) / u128::from(of);
-    u64::try_from(size).unwrap_or(u64::MAX).clamp(zone.managed.least(), zone.managed.most())
+    match (zone.managed.known(), zone.managed.most()) {
+        (Some(managed), _) => managed,
+        (None, u64::MAX) => zone.managed.least(),
+        (None, most) => most,
+    }
 }
 
 /// Whether a zone has an eighth of the memory that could be asked, or may have.

@@ -108,6 +108,23 @@ impl<'a> Zones<'a> {
         }
     }
 
+    /// Whether the request insists on a node, and no node of the report may be it.
+    pub(crate) fn is_insisted_on_another(&self) -> bool {
+        self.gfp.contains(Gfp::THISNODE) && self.insisted_on.is_empty()
+    }
+
+    /// Whether rows are lost of zones that the request may use: what a lower one keeps grows with each that has memory.
+    pub(crate) fn lacks_zones(&self) -> bool {
+        let zones = &self.report.zones;
+        let is_shown =
+            |node: u32, name: &str| zones.iter().any(|zone| zone.node == node && zone.name == name);
+        zones.iter().filter(|zone| zone.reserve.len() == self.names.len()).any(|zone| {
+            (self.index(&zone.name) + 1..=self.highest()).any(|at| {
+                zone.reserve[at] > zone.reserve[at - 1] && !is_shown(zone.node, self.names[at])
+            })
+        })
+    }
+
     /// A figure in pages.
     pub(crate) fn pages(&self, kib: Figure) -> Figure {
         kib.map(|kib| (kib / self.page_kib).min(PAGES_MOST))

@@ -120,7 +120,7 @@ fn figures_out_of_range_are_named_and_not_known() {
         names(&found, line, &to);
         assert_eq!((rule(&found, "Normal"), rule(&found, "DMA")), (expected, Rule::LowmemReserve));
     }
-    let found = explained("0 1907 7941 7941 7941", &format!("0 1907 {LARGE}"));
+    let found = explained("0 0 7941 7941 7941", &format!("0 0 {LARGE}"));
     names(&found, 7, LARGE);
     assert_eq!(rule(&found, "DMA"), Rule::Unknown);
     let found = explained("1024*4kB", &format!("{LARGE}*4kB"));

@@ -94,6 +94,7 @@ fn a_vmalloc_failure_whose_size_has_a_line_of_its_own() {
              [1.0] Mem-Info:\n\
              [1.0] Node 0 Normal free:400000kB min:4000kB low:5000kB high:6000kB present:400000kB managed:400000kB\n\
              [1.0] lowmem_reserve[]: 0 0 0 0\n\
+             [1.0] Node 0 Normal: 100000*4kB (UM) 0*8kB = 400000kB\n\
              [1.0] 100000 pages RAM\n"
         );
         let explanation = explained(&log).remove(0);

@@ -57,7 +57,8 @@ pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
         let again = parse_one(input, text)?;
         if !is_same(&machine, &again) {
             let place = Place::Line { input: input.into(), line: text[0].number };
-            return Err(Problem::syntax(text[0].text(), EXPECTED_SAME).at(&place));
+            let error = Problem::syntax(text[0].text(), EXPECTED_SAME).at(&place);
+            return Err(with_column(error, &text[0].raw));
         }
     }
     if texts.len() > 1 {
