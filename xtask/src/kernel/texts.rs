@@ -35,7 +35,30 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
         differ("the structure of zoneinfo", &names(&zoneinfo), &names(&lines(&predicted)))?;
     }
     differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
-    differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+    let (found, zones) = (free_by_zone(&ran.text("buddyinfo")), populated(&zoneinfo));
+    differ("buddyinfo", &found, &allowed(&found, &zones))
+}
+
+/// What buddyinfo may say of each zone: what is free in the zone, and those pages of CPUs that lie in maps still, for which they
+/// have quotas.
+fn allowed(found: &[String], zones: &[FreeInZone]) -> Vec<String> {
+    let of_zone = |(at, zone): (usize, &FreeInZone)| {
+        let FreeInZone { heading, free, cached } = zone;
+        let said = found.get(at).and_then(|said| said.strip_prefix(heading.as_str()));
+        let pages = said.and_then(|said| said.strip_prefix(": ")?.strip_suffix(" free"));
+        let pages: Option<u64> = pages.and_then(|pages| pages.parse().ok());
+        let is_allowed = pages.is_some_and(|pages| (*free..=free + cached).contains(&pages));
+        let shown = pages.filter(|_| is_allowed).unwrap_or(*free);
+        format!("{heading}: {shown} free")
+    };
+    zones.iter().enumerate().map(of_zone).collect()
+}
+
+/// Of zoneinfo: pages of a zone that are free, and those that CPUs have of it.
+struct FreeInZone {
+    heading: String,
+    free: u64,
+    cached: u64,
 }
 
 /// Pages that the walker found after the stress: each is counted where it is.
@@ -137,15 +160,21 @@ fn free_by_zone(text: &[&str]) -> Vec<String> {
 }
 
 /// The same of zoneinfo: of zones that have pages.
-fn populated(text: &[&str]) -> Vec<String> {
-    let mut zones: Vec<String> = Vec::new();
+fn populated(text: &[&str]) -> Vec<FreeInZone> {
+    let mut zones: Vec<FreeInZone> = Vec::new();
     let (mut heading, mut free) = (String::new(), 0);
     for line in text {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["Node", ..] => heading = words.join(" "),
             ["pages", "free", pages] => free = pages.parse().unwrap_or(0_u64),
-            ["managed", pages] if pages != "0" => zones.push(format!("{heading}: {free} free")),
+            ["managed", pages] if pages != "0" => {
+                zones.push(FreeInZone { heading: heading.clone(), free, cached: 0 });
+            }
+            ["count:", pages] => {
+                let of_cpu: u64 = pages.parse().unwrap_or(0);
+                zones.last_mut().into_iter().for_each(|zone| zone.cached += of_cpu);
+            }
             _ => {}
         }
     }
@@ -248,7 +277,13 @@ mod tests {
             "        managed  0",
         ];
         assert_eq!(free_by_zone(&buddyinfo), ["Node 0, zone DMA: 9 free"]);
-        assert_eq!(populated(&zoneinfo), free_by_zone(&buddyinfo));
+        let zones = populated(&zoneinfo);
+        let said = |free: u64| vec![format!("Node 0, zone DMA: {free} free")];
+        assert_eq!(allowed(&free_by_zone(&buddyinfo), &zones), said(9));
+        let zones = [FreeInZone { cached: 5, ..populated(&zoneinfo).remove(0) }];
+        assert_eq!(allowed(&said(14), &zones), said(14), "quotas of CPUs are in maps");
+        assert_eq!([15, 8].map(|free| allowed(&said(free), &zones)), [said(9), said(9)]);
+        assert_eq!(allowed(&[], &zones), said(9));
         assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
         assert_eq!(figures(&zoneinfo)[1], "        managed  12");
     }
