@@ -36,22 +36,22 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
     }
     differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
     let (found, zones) = (free_by_zone(&ran.text("buddyinfo")), populated(&zoneinfo));
-    differ("buddyinfo", &found, &allowed(&found, &zones))
+    differ("buddyinfo", &said(&found), &said(&allowed(&found, &zones)))
 }
 
 /// What buddyinfo may say of each zone: what is free in the zone, and those pages of CPUs that lie in maps still, for which they
 /// have quotas.
-fn allowed(found: &[String], zones: &[FreeInZone]) -> Vec<String> {
-    let of_zone = |(at, zone): (usize, &FreeInZone)| {
-        let FreeInZone { heading, free, cached } = zone;
-        let said = found.get(at).and_then(|said| said.strip_prefix(heading.as_str()));
-        let pages = said.and_then(|said| said.strip_prefix(": ")?.strip_suffix(" free"));
-        let pages: Option<u64> = pages.and_then(|pages| pages.parse().ok());
-        let is_allowed = pages.is_some_and(|pages| (*free..=free + cached).contains(&pages));
-        let shown = pages.filter(|_| is_allowed).unwrap_or(*free);
-        format!("{heading}: {shown} free")
+fn allowed(found: &[(String, u64)], zones: &[FreeInZone]) -> Vec<(String, u64)> {
+    let of_zone = |FreeInZone { heading, free, cached }: &FreeInZone| {
+        let said = found.iter().find(|(of, _)| of == heading).map(|&(_, pages)| pages);
+        let pages = said.filter(|pages| (*free..=free + cached).contains(pages)).unwrap_or(*free);
+        (heading.clone(), pages)
     };
-    zones.iter().enumerate().map(of_zone).collect()
+    zones.iter().map(of_zone).collect()
+}
+
+fn said(zones: &[(String, u64)]) -> Vec<String> {
+    zones.iter().map(|(heading, pages)| format!("{heading}: {pages} free")).collect()
 }
 
 /// Of zoneinfo: pages of a zone that are free, and those that CPUs have of it.
@@ -148,13 +148,13 @@ fn names(text: &[&str]) -> Vec<String> {
 }
 
 /// `Node N, zone KIND: PAGES free` of each line of buddyinfo.
-fn free_by_zone(text: &[&str]) -> Vec<String> {
+fn free_by_zone(text: &[&str]) -> Vec<(String, u64)> {
     let zone = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (heading, blocks) = words.split_at_checked(4)?;
         let pages: u64 =
             blocks.iter().zip(0..).map(|(n, order)| n.parse::<u64>().unwrap_or(0) << order).sum();
-        Some(format!("{}: {pages} free", heading.join(" ")))
+        Some((heading.join(" "), pages))
     };
     text.iter().filter_map(zone).collect()
 }
@@ -276,14 +276,14 @@ mod tests {
             "  pages free     0",
             "        managed  0",
         ];
-        assert_eq!(free_by_zone(&buddyinfo), ["Node 0, zone DMA: 9 free"]);
-        let zones = populated(&zoneinfo);
-        let said = |free: u64| vec![format!("Node 0, zone DMA: {free} free")];
-        assert_eq!(allowed(&free_by_zone(&buddyinfo), &zones), said(9));
+        let found = free_by_zone(&buddyinfo);
+        assert_eq!(said(&found), ["Node 0, zone DMA: 9 free"]);
+        let of = |free: u64| vec![("Node 0, zone DMA".to_owned(), free)];
+        assert_eq!(allowed(&found, &populated(&zoneinfo)), of(9));
         let zones = [FreeInZone { cached: 5, ..populated(&zoneinfo).remove(0) }];
-        assert_eq!(allowed(&said(14), &zones), said(14), "quotas of CPUs are in maps");
-        assert_eq!([15, 8].map(|free| allowed(&said(free), &zones)), [said(9), said(9)]);
-        assert_eq!(allowed(&[], &zones), said(9));
+        assert_eq!(allowed(&of(14), &zones), of(14), "quotas of CPUs are in maps");
+        assert_eq!([15, 8].map(|free| allowed(&of(free), &zones)), [of(9), of(9)]);
+        assert_eq!(allowed(&[], &zones), of(9));
         assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
         assert_eq!(figures(&zoneinfo)[1], "        managed  12");
     }
