@@ -393,7 +393,7 @@ impl<'m> WordCell<'m> {
     }
 }
 
-/// Whoever links frames has asked for their links.
+/// The plan of an allocator gives frames links wherever its rules link them.
 const LINKS_OF_EACH: &str = "each frame has links";
 
 /// The metadata of one page frame, wherever its parts lie.

@@ -35,7 +35,30 @@ pub fn compare(ran: &Ran, machine: &GuestMachine, processor: Processor) -> Resul
         differ("the structure of zoneinfo", &names(&zoneinfo), &names(&lines(&predicted)))?;
     }
     differ("the distances", &owned(&ran.text("distances")), &distances(machine))?;
-    differ("buddyinfo", &free_by_zone(&ran.text("buddyinfo")), &populated(&zoneinfo))
+    let (found, zones) = (free_by_zone(&ran.text("buddyinfo")), populated(&zoneinfo));
+    differ("buddyinfo", &said(&found), &said(&allowed(&found, &zones)))
+}
+
+/// What buddyinfo may say of each zone: what is free in the zone, and those pages of CPUs that lie in maps still, for which they
+/// have quotas.
+fn allowed(found: &[(String, u64)], zones: &[FreeInZone]) -> Vec<(String, u64)> {
+    let of_zone = |FreeInZone { heading, free, cached }: &FreeInZone| {
+        let said = found.iter().find(|(of, _)| of == heading).map(|&(_, pages)| pages);
+        let pages = said.filter(|pages| (*free..=free + cached).contains(pages)).unwrap_or(*free);
+        (heading.clone(), pages)
+    };
+    zones.iter().map(of_zone).collect()
+}
+
+fn said(zones: &[(String, u64)]) -> Vec<String> {
+    zones.iter().map(|(heading, pages)| format!("{heading}: {pages} free")).collect()
+}
+
+/// Of zoneinfo: pages of a zone that are free, and those that CPUs have of it.
+struct FreeInZone {
+    heading: String,
+    free: u64,
+    cached: u64,
 }
 
 /// Pages that the walker found after the stress: each is counted where it is.
@@ -125,27 +148,33 @@ fn names(text: &[&str]) -> Vec<String> {
 }
 
 /// `Node N, zone KIND: PAGES free` of each line of buddyinfo.
-fn free_by_zone(text: &[&str]) -> Vec<String> {
+fn free_by_zone(text: &[&str]) -> Vec<(String, u64)> {
     let zone = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (heading, blocks) = words.split_at_checked(4)?;
         let pages: u64 =
             blocks.iter().zip(0..).map(|(n, order)| n.parse::<u64>().unwrap_or(0) << order).sum();
-        Some(format!("{}: {pages} free", heading.join(" ")))
+        Some((heading.join(" "), pages))
     };
     text.iter().filter_map(zone).collect()
 }
 
 /// The same of zoneinfo: of zones that have pages.
-fn populated(text: &[&str]) -> Vec<String> {
-    let mut zones: Vec<String> = Vec::new();
+fn populated(text: &[&str]) -> Vec<FreeInZone> {
+    let mut zones: Vec<FreeInZone> = Vec::new();
     let (mut heading, mut free) = (String::new(), 0);
     for line in text {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["Node", ..] => heading = words.join(" "),
             ["pages", "free", pages] => free = pages.parse().unwrap_or(0_u64),
-            ["managed", pages] if pages != "0" => zones.push(format!("{heading}: {free} free")),
+            ["managed", pages] if pages != "0" => {
+                zones.push(FreeInZone { heading: heading.clone(), free, cached: 0 });
+            }
+            ["count:", pages] => {
+                let of_cpu: u64 = pages.parse().unwrap_or(0);
+                zones.last_mut().into_iter().for_each(|zone| zone.cached += of_cpu);
+            }
             _ => {}
         }
     }
@@ -247,8 +276,14 @@ mod tests {
             "  pages free     0",
             "        managed  0",
         ];
-        assert_eq!(free_by_zone(&buddyinfo), ["Node 0, zone DMA: 9 free"]);
-        assert_eq!(populated(&zoneinfo), free_by_zone(&buddyinfo));
+        let found = free_by_zone(&buddyinfo);
+        assert_eq!(said(&found), ["Node 0, zone DMA: 9 free"]);
+        let of = |free: u64| vec![("Node 0, zone DMA".to_owned(), free)];
+        assert_eq!(allowed(&found, &populated(&zoneinfo)), of(9));
+        let zones = [FreeInZone { cached: 5, ..populated(&zoneinfo).remove(0) }];
+        assert_eq!(allowed(&of(14), &zones), of(14), "quotas of CPUs are in maps");
+        assert_eq!([15, 8].map(|free| allowed(&of(free), &zones)), [of(9), of(9)]);
+        assert_eq!(allowed(&[], &zones), of(9));
         assert_eq!(names(&zoneinfo)[..2], ["Node 0, zone DMA", "pages free"]);
         assert_eq!(figures(&zoneinfo)[1], "        managed  12");
     }

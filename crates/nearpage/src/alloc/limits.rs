@@ -322,7 +322,7 @@ mod tests {
                     assert_eq!(wakes(), expected, "{before:?}");
                 }
                 assert!(expected > 0);
-                // Who may not wake it does not.
+                // A request that may not wake reclaim wakes nobody.
                 while in_use() < PageCount(12_288) {
                     allocator.alloc(Request { gfp: Gfp(0), ..block }).unwrap();
                 }

@@ -50,7 +50,7 @@ impl Chunk {
     }
 }
 
-/// What a request may take, and of which type.
+/// The type of the pages that a request takes, and whether it may take them from pageblocks of other types.
 fn what(wants: ZoneRequest) -> (Migratetype, Reach) {
     let reach = match wants.block().fragmentation {
         Fragmentation::Allowed => Reach::All,
@@ -163,7 +163,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         numbers.reverse();
         let listed = pageset.push_batch(&self.platform, on, list, numbers);
-        quota.pages_listed.add((listed as u64) << list_order(list).0);
+        quota.pages_listed.add_atomically((listed as u64) << list_order(list).0);
         self.put_all(maps, pageset.frames(), quota, &numbers[listed..], list_order(list));
         listed as u32
     }
@@ -187,12 +187,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let share = u64::from(size.refill(wants.order)) << wants.order.0;
         let limits = (wants.flags, wants.kind);
         let claimed = pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
-        quota.shared_writes.add(1);
+        quota.shared_writes.add_atomically(1);
         if claimed == 0 {
             return 0;
         }
-        pageset.events().refills.add(1);
-        pageset.events().refilled_pages.add(claimed);
+        pageset.events().refills.add_atomically(1);
+        pageset.events().refilled_pages.add_atomically(claimed);
         let used = claimed.min(most);
         let used = used - used % unit;
         quota.give(claimed - used);
@@ -300,27 +300,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         numbers: &[u32],
         order: Order,
     ) {
-        if order > Order(0) {
-            let mut rest = numbers;
-            while let [first, ..] = *rest {
-                self.platform.touch(maps.block_line(frames, first, order), Access::Atomic);
-                rest = &rest[maps.put_blocks(frames, rest, order, by)..];
-            }
-            return;
-        }
         let mut rest = numbers;
         while let [first, ..] = *rest {
-            let word = first - first % u64::BITS;
-            let (mut pages, mut count) = (0, 0);
-            while let Some(&number) = rest.get(count)
-                && number - number % u64::BITS == word
-            {
-                pages |= 1 << (number % u64::BITS);
-                count += 1;
-            }
-            self.platform.touch(ZoneMaps::map_line(frames, first), Access::Atomic);
-            maps.put(frames, word, pages, by);
-            rest = &rest[count..];
+            self.platform.touch(maps.block_line(frames, first, order), Access::Atomic);
+            rest = &rest[maps.put_blocks(frames, rest, order, by)..];
         }
     }
 
@@ -334,7 +317,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         match account {
             Account::Quota(pageset, quota) => {
                 self.platform.touch(quota.line(), Access::Write);
-                quota.pages_put.add(pages);
+                quota.pages_put.add_atomically(pages);
                 self.give_excess(pageset, quota);
             }
             Account::Zone(_) => ZoneEvents::add(&zone.events().direct_free_pages, pages),
@@ -401,9 +384,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let pages = quota.take_above(kept);
         if pages.0 > 0 {
             pageset.zone().give_pages(&self.platform, pages.0);
-            quota.shared_writes.add(1);
-            pageset.events().drains.add(1);
-            pageset.events().drained_pages.add(pages.0);
+            quota.shared_writes.add_atomically(1);
+            pageset.events().drains.add_atomically(1);
+            pageset.events().drained_pages.add_atomically(pages.0);
         }
         pages
     }
@@ -576,8 +559,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) {
         match account {
             Account::Quota(pageset, _) => {
-                pageset.events().given_blocks.add(blocks);
-                pageset.events().given_pages.add(blocks << order.0);
+                pageset.events().given_blocks.add_atomically(blocks);
+                pageset.events().given_pages.add_atomically(blocks << order.0);
             }
             Account::Zone(_) => self.note_direct(zone, blocks, order),
         }
@@ -624,7 +607,7 @@ impl<'m, P: Platform> Account<'_, 'm, P> {
             Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, wants, unit, most),
             Self::Zone(hints) => {
                 let limits = (wants.flags, wants.kind);
-                hints.shared_writes.add(1);
+                hints.shared_writes.add_atomically(1);
                 let pages = zone.claim_pages(&allocator.platform, limits, unit, most);
                 zone.give_pages(&allocator.platform, pages % unit);
                 pages - pages % unit
@@ -637,7 +620,7 @@ impl<'m, P: Platform> Account<'_, 'm, P> {
         match self {
             Self::Quota(_, quota) => quota.give(pages),
             Self::Zone(hints) => {
-                hints.shared_writes.add(1);
+                hints.shared_writes.add_atomically(1);
                 zone.give_pages(&allocator.platform, pages);
             }
         }

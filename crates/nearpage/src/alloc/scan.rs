@@ -178,7 +178,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let is_reserved =
             zone.maps().is_some() && zone.frames().pageblock(number) == Migratetype::HighAtomic;
         let allocated = match (list, self.quota_here(zone.index())) {
-            // Whoever frees it brings it back to the reserve.
+            // By its word a free knows that it goes back to the reserve.
             _ if is_reserved => zone.frames().allocated(wanted.order, Migratetype::HighAtomic),
             (Some(list), Some(pageset)) => pageset.held_word(list),
             _ => zone.frames().allocated(wanted.order, wanted.migratetype),

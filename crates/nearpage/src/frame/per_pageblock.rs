@@ -12,7 +12,7 @@ const WORDS: usize = 1 << (PAGEBLOCK_ORDER.0 - 6);
 #[repr(C, align(64))]
 pub struct MapWords(pub(super) [AtomicU64; WORDS]);
 
-/// Who owns a pageblock, and its place on a list of that CPU, under the rules of the RFC of 2026.
+/// The CPU that owns a pageblock, and the links of that CPU's list, under the rules of the RFC of 2026.
 #[derive(Debug)]
 pub struct OwnerEntry {
     links: [AtomicU32; 2],

@@ -427,7 +427,7 @@ impl<'m> ZoneFrames<'m> {
         Map(&self.managed_section(number).maps[pageblock_at(number)].0)
     }
 
-    /// The same, if a section covers the frame.
+    /// The map of a frame's pageblock, if a section covers the frame.
     pub(crate) fn try_map(&self, number: u32) -> Option<Map<'m>> {
         Some(Map(&self.try_section(number.into())?.maps[pageblock_at(number)].0))
     }

@@ -133,7 +133,8 @@ impl<'m, W: Cell64> Bitmap<'m, W> {
         }
     }
 
-    /// No hint any more for a word without bits. Whoever sets one meanwhile looks for the hint, or is seen here.
+    /// Takes the hint of a word away that has no bits. A thread that sets one meanwhile finds no hint and sets it, or this one sees
+    /// the bit.
     #[cold]
     fn forget(&self, word: usize) {
         let (at, bit) = place(word as u32);

@@ -1,8 +1,8 @@
 //! Memory that comes, goes, or is wanted in one piece, under nearpage's own rules.
 //!
 //! To isolate a pageblock is to capture its free pages: they are taken off the zone's counter, their bits are taken, and
-//! their words say so. Who frees a page there later puts it into the map as ever; the next look captures it. What CPUs may
-//! take by quota and what is on their lists must go back to the zone first, so whoever waits for a range to empty drains them
+//! their words say so. A page that somebody frees there later goes into the map as ever, and the next look captures it. CPUs must
+//! first give back what they may take by quota and what is on their lists: a thread that waits for a range to empty drains them
 //! before each look.
 
 use core::ops::Range;

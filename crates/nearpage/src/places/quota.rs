@@ -12,7 +12,8 @@ const TYPES: usize = Migratetype::PCP_COUNT;
 /// No pageblock.
 const NONE: u32 = u32::MAX;
 
-/// The quota of one CPU for one zone.
+/// The quota of one CPU for one zone. Threads of the CPU use it without a hold, and one may come between two steps of another:
+/// they add to its counters atomically, and to those of the pageset's events beside it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Quota {

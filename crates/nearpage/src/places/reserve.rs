@@ -120,7 +120,7 @@ impl<P: Platform> Zone<'_, P> {
             return true;
         }
         if of == RESERVE {
-            // What is held has ordinary words, and would not come back here.
+            // A page of it that somebody holds has an ordinary word, and would not come back to the reserve.
             if !maps.is_whole(at) || !self.keep_back(PAGES.into()) {
                 return false;
             }

@@ -242,7 +242,8 @@ impl ZoneMaps<'_> {
         self.put_blocks(frames, &[number], order, by);
     }
 
-    /// Makes the first of some blocks free, as many as one write does: pageblocks whose bits are in one word. Returns how many.
+    /// Makes the first of some blocks free: as many of those that follow one another as one write does. Returns how many.
+    #[inline]
     pub(crate) fn put_blocks(
         &self,
         frames: &ZoneFrames<'_>,
@@ -250,23 +251,26 @@ impl ZoneMaps<'_> {
         order: Order,
         by: &Quota,
     ) -> usize {
-        let is_whole = |number| order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number);
         let [first, ..] = *numbers else { return 0 };
-        if !is_whole(first) {
+        if order == Order(0) {
+            let (word, pages, count) = of_one_word(numbers.iter().copied(), 1);
+            self.put(frames, word, pages, by);
+            return count;
+        }
+        let is_whole =
+            |&number: &u32| order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number);
+        if !is_whole(&first) {
             self.put_run(frames, first, order.pages().0 as u32, by);
             return 1;
         }
-        let (word, pageblocks) = (first / PAGES / WORD, order.pages().0 as u32 / PAGES);
-        let in_word = |&&number: &&u32| number / PAGES / WORD == word && is_whole(number);
-        let (mut bits, mut count) = (0_u64, 0);
-        for at in numbers.iter().take_while(in_word).map(|number| number / PAGES) {
-            // Whoever trims looks at the words of each pageblock.
-            (at..at + pageblocks)
-                .for_each(|at| frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER)));
-            bits |= u64::MAX >> (WORD - pageblocks) << (at % WORD);
-            count += 1;
+        let each = order.pages().0 as u32 / PAGES;
+        let whole = numbers.iter().copied().take_while(is_whole).map(|number| number / PAGES);
+        let (word, bits, count) = of_one_word(whole, each);
+        // Whoever trims looks at the words of each pageblock.
+        for at in frames_of(word, bits) {
+            frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
         }
-        self.put_wholes(word * WORD, bits, by);
+        self.put_wholes(word, bits, by);
         count
     }
 
@@ -289,7 +293,7 @@ impl ZoneMaps<'_> {
     /// Makes pageblocks free whose bits are in the word that begins with `first`.
     fn put_wholes(&self, first: u32, bits: u64, by: &Quota) {
         let were_clear = self.whole.set_all(first, bits);
-        by.shared_writes.add(1);
+        by.shared_writes.add_atomically(1);
         assert!(were_clear == bits, "freed twice");
     }
 
@@ -298,7 +302,7 @@ impl ZoneMaps<'_> {
         if let Some(some) = self.some.get(of.index())
             && !some.get(at)
         {
-            by.shared_writes.add(1);
+            by.shared_writes.add_atomically(1);
             some.set(at);
         }
     }
@@ -316,7 +320,7 @@ impl ZoneMaps<'_> {
         if is_whole {
             // The hint that it has some stays, for the next time: who looks for some passes over whole ones.
             self.whole.set(at);
-            by.shared_writes.add(1);
+            by.shared_writes.add_atomically(1);
         } else {
             // Who looked while the pages were away for a moment may have taken the hint away.
             self.note_some(frames, at, by);
@@ -467,23 +471,18 @@ impl ZoneMaps<'_> {
         most: u32,
         each: &mut dyn FnMut(u32),
     ) -> u32 {
-        let (start, mut got) = (by.whole_from(), 0);
-        for (mut from, end) in [(start, self.pageblocks), (0, start)] {
-            while got < most
-                && let Some(at) = self.whole.next(from).filter(|&at| at < end)
-            {
-                let some = lowest(self.whole.rest(at), most - got);
-                let first = at - at % WORD;
-                by.shared_writes.add(1);
-                for at in frames_of(first, self.whole.clear_all(first, some)) {
-                    if self.becomes(frames, at, of, by) {
-                        each(at);
-                        got += 1;
-                        by.set_whole_from(at + 1);
-                    }
+        let (mut got, mut wholes) = (0, self.wholes_from(by.whole_from()));
+        while got < most
+            && let Some(at) = wholes.next()
+        {
+            let some = lowest(self.whole.rest(at), most - got);
+            by.shared_writes.add_atomically(1);
+            for at in frames_of(at - at % WORD, self.whole.clear_all(at, some)) {
+                if self.becomes(frames, at, of, by) {
+                    each(at);
+                    got += 1;
+                    by.set_whole_from(at + 1);
                 }
-                // Also past those that others took meanwhile, and those that went back.
-                from = first + (WORD - some.leading_zeros()).max(at % WORD + 1);
             }
         }
         got
@@ -496,8 +495,17 @@ impl ZoneMaps<'_> {
 
     /// The pageblocks between two that are whole.
     pub(crate) fn whole_between(&self, range: Range<u32>) -> impl Iterator<Item = u32> + '_ {
-        let after = move |at: u32| self.whole.next(at).filter(|&found| found < range.end);
-        core::iter::successors(after(range.start), move |&at| after(at + 1))
+        let (mut from, end) = (range.start, range.end);
+        core::iter::from_fn(move || {
+            let at = self.whole.next(from).filter(|&at| at < end)?;
+            from = at + 1;
+            Some(at)
+        })
+    }
+
+    /// Those from one on, and then those before it.
+    fn wholes_from(&self, start: u32) -> impl Iterator<Item = u32> + '_ {
+        self.whole_between(start..self.pageblocks).chain(self.whole_between(0..start))
     }
 
     /// The pages of a pageblock lie in its map, if they lay with the whole ones.
@@ -514,22 +522,14 @@ impl ZoneMaps<'_> {
             if !self.whole.clear_pair(at) {
                 return false;
             }
-            by.shared_writes.add(1);
+            by.shared_writes.add_atomically(1);
             let [first, second] = [at & !1, at | 1].map(|at| self.becomes(frames, at, of, by));
             if first != second {
                 self.put_whole(if first { at & !1 } else { at | 1 }, by);
             }
             first && second
         };
-        for (mut from, end) in [(by.whole_from(), self.pageblocks), (0, by.whole_from())] {
-            while let Some(at) = self.whole.next(from).filter(|&at| at < end) {
-                if take(at) {
-                    return Some(at & !1);
-                }
-                from = at + 1;
-            }
-        }
-        None
+        self.wholes_from(by.whole_from()).find(|&at| take(at)).map(|at| at & !1)
     }
 
     /// Gives a pageblock that was whole and is the caller's a type, or back if it is isolated or reserved; returns whether it
@@ -743,7 +743,7 @@ impl ZoneMaps<'_> {
             return free;
         }
         self.some[of.index()].clear(at);
-        by.shared_writes.add(1);
+        by.shared_writes.add_atomically(1);
         // Whoever brings pages meanwhile sees the hint still, or is seen here.
         if map.count() > 0 {
             self.note_some(frames, at, by);
@@ -827,6 +827,23 @@ fn take_from_map(
         }
     }
     got
+}
+
+/// Of numbers that stand for `each` bits in a row, those at the beginning whose bits are in one word: the word's first bit, the
+/// bits, and how many numbers.
+#[inline]
+fn of_one_word(numbers: impl Iterator<Item = u32>, each: u32) -> (u32, u64, usize) {
+    let (mut word, mut bits, mut count) = (0, 0, 0);
+    for number in numbers {
+        let of = number - number % WORD;
+        if count > 0 && of != word {
+            break;
+        }
+        word = of;
+        bits |= u64::MAX >> (WORD - each) << (number % WORD);
+        count += 1;
+    }
+    (word, bits, count)
 }
 
 /// The frames of the pages of a word whose first bit is frame `first`.

@@ -9,6 +9,7 @@ use std_alloc::vec::Vec;
 
 use super::random::Random;
 use crate::alloc::Config;
+use crate::gfp::Gfp;
 use crate::model::{Model, PageblockOwners};
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::{AddressMap, NodeBuf, TopologyBuf, ZoneInstances};
@@ -27,6 +28,30 @@ pub struct RandomMachine {
     pub boot: Vec<PfnRange>,
     /// The rest of the memory, in the order in which it comes.
     pub later: Vec<PfnRange>,
+}
+
+/// What a request may add to its flags.
+pub const EXTRAS: [Gfp; 9] = [
+    Gfp::THISNODE,
+    Gfp::THISNODE,
+    Gfp::NORETRY,
+    Gfp::HIGH,
+    Gfp::MEMALLOC,
+    Gfp::NOMEMALLOC,
+    Gfp::RETRY_MAYFAIL,
+    Gfp::DMA32,
+    Gfp::RECLAIMABLE,
+];
+
+/// Memory that comes next of what is to come `later`: all of a range, or its first part.
+pub fn next_arrival(later: &mut Vec<PfnRange>, random: &mut Random) -> Option<PfnRange> {
+    let range = later.pop()?;
+    let cut = Pfn(range.start.0 + 1 + random.below(range.pages().0));
+    if random.one_in(2) && cut < range.end {
+        later.push(PfnRange { start: cut, ..range });
+        return Some(PfnRange { end: cut, ..range });
+    }
+    Some(range)
 }
 
 /// Where memory begins: at the bottom, below 16 MiB, below 4 GiB, and far above, each at most this

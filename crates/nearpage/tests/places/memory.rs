@@ -1,7 +1,7 @@
 //! What happens to a machine beside allocation and free: memory, nodes and CPUs that come and go, ranges, drains, settings,
 //! limits, pageblocks that change their type.
 
-use nearpage::testing::generate::any_settings;
+use nearpage::testing::generate::{any_settings, next_arrival};
 use nearpage::{
     CpuId, LimitOf, Limits, Migratetype, NodeAccess, OfflineError, Order, PageCount, Pfn, PfnRange,
     ZoneIndex,
@@ -161,13 +161,10 @@ impl Play<'_, '_> {
 
     /// More memory comes, all of a range or its first part.
     fn grow(&mut self) -> Result<(), Wrong> {
-        let Some(range) = self.later.pop() else { return Ok(()) };
-        let cut = Pfn(range.start.0 + 1 + self.random.below(range.pages().0));
-        let is_part = self.one_in(2) && cut < range.end;
-        if is_part {
-            self.later.push(PfnRange { start: cut, ..range });
+        match next_arrival(&mut self.later, &mut self.random) {
+            Some(range) => self.online(range),
+            None => Ok(()),
         }
-        self.online(if is_part { PfnRange { end: cut, ..range } } else { range })
     }
 
     pub(super) fn online(&mut self, range: PfnRange) -> Result<(), Wrong> {

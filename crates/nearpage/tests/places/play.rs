@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use nearpage::testing::generate::{RandomMachine, any_size};
+use nearpage::testing::generate::{EXTRAS, RandomMachine, any_size};
 use nearpage::testing::random::Random;
 use nearpage::{
     AllocError, CpuId, FreeError, Gfp, Migratetype, NodeId, Order, PageAllocator, PageCount, Pfn,
@@ -40,19 +40,6 @@ const KINDS: [Gfp; 11] = [
     Gfp::KERNEL.union(Gfp::DMA32),
     Gfp::KERNEL.union(Gfp::DMA),
     Gfp::TRANSHUGE,
-];
-
-/// What a request may add to its flags.
-const EXTRAS: [Gfp; 9] = [
-    Gfp::THISNODE,
-    Gfp::THISNODE,
-    Gfp::NORETRY,
-    Gfp::HIGH,
-    Gfp::MEMALLOC,
-    Gfp::NOMEMALLOC,
-    Gfp::RETRY_MAYFAIL,
-    Gfp::DMA32,
-    Gfp::RECLAIMABLE,
 ];
 
 /// What the operations of a run have in common: runs differ more than operations within a run do.

@@ -1,13 +1,12 @@
 //! One run: a machine under nearpage's own rules and a number of operations, all made of one seed.
 
 use std::collections::BTreeMap;
-use std::mem;
 
+use nearpage::Model;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::random::Random;
-use nearpage::{Model, Node, NodeBuf, NodeIndex, PageAllocator, Topology, metadata_size};
 
-use crate::host::Host;
+use crate::host::with_allocator;
 use crate::naive::Wrong;
 use crate::play::Play;
 
@@ -51,15 +50,5 @@ pub type Tally = BTreeMap<&'static str, u64>;
 pub fn run(plan: Plan) -> Result<Tally, Wrong> {
     let mut random = Random(plan.seed);
     let machine = RandomMachine::of_model(&mut random, Model::NEARPAGE);
-    let nodes: Vec<Node<'_>> = machine.topology.nodes.iter().map(NodeBuf::as_node).collect();
-    let (distances, address_map) = (&machine.topology.distances, machine.topology.address_map);
-    let topology = Topology::new(&nodes, distances, address_map).expect("machines are legal");
-    let size =
-        |node| metadata_size::<Host>(&topology, &machine.config, node).expect("machines are legal");
-    let mut metadata: Vec<Vec<u8>> = topology.indexes().map(|node| vec![0; size(node)]).collect();
-    let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
-    let buffer = |node: NodeIndex, _| mem::take(&mut buffers[node.0 as usize]);
-    let allocator = PageAllocator::new(Host::default(), topology, machine.config, buffer)
-        .expect("buffers are as large as asked");
-    Play::new(&machine, &allocator, random, plan).run()
+    with_allocator(&machine, |allocator| Play::new(&machine, allocator, random, plan).run())
 }

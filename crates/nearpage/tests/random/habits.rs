@@ -1,6 +1,7 @@
 //! What the operations of one run have in common, drawn from its seed: runs differ more than operations
 //! within a run do.
 
+use nearpage::testing::generate::EXTRAS;
 use nearpage::testing::random::Random;
 use nearpage::{Gfp, Order};
 
@@ -51,19 +52,6 @@ const KINDS: [Gfp; 14] = [
     Gfp::KERNEL.union(Gfp::DMA),
     Gfp::TRANSHUGE,
     Gfp::TRANSHUGE_LIGHT,
-];
-
-/// What a request may add to its flags.
-const EXTRAS: [Gfp; 9] = [
-    Gfp::THISNODE,
-    Gfp::THISNODE,
-    Gfp::NORETRY,
-    Gfp::HIGH,
-    Gfp::MEMALLOC,
-    Gfp::NOMEMALLOC,
-    Gfp::RETRY_MAYFAIL,
-    Gfp::DMA32,
-    Gfp::RECLAIMABLE,
 ];
 
 impl Habits {

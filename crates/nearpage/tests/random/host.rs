@@ -2,13 +2,18 @@
 //! callbacks whose answers are prepared, and a mistake that can be planted.
 
 use std::cell::Cell;
+use std::mem;
 
 use nearpage::platform::{
     CompactEffort, Compacted, CurrentCpu, EachList, LinkedList, NodeReclaimed, Platform, Pop, Push,
     SerialStorage, Shortage, Single, SingleLock, Storage, ZoneFrames,
 };
+use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::naive_allocator::HostCalls;
-use nearpage::{CpuId, FreeError, NodeId, Order, PageCount, ZoneKind};
+use nearpage::{
+    CpuId, FreeError, Node, NodeBuf, NodeId, NodeIndex, Order, PageAllocator, PageCount, Topology,
+    ZoneKind, metadata_size,
+};
 use std::sync::atomic::AtomicU32;
 
 /// The host.
@@ -19,6 +24,24 @@ pub struct Host {
     /// The time.
     pub now_ns: Cell<u64>,
     storage: LossyStorage,
+}
+
+/// Calls `f` with an allocator for the machine, all of whose memory is offline.
+pub fn with_allocator<R>(
+    machine: &RandomMachine,
+    f: impl FnOnce(&PageAllocator<'_, Host>) -> R,
+) -> R {
+    let nodes: Vec<Node<'_>> = machine.topology.nodes.iter().map(NodeBuf::as_node).collect();
+    let (distances, address_map) = (&machine.topology.distances, machine.topology.address_map);
+    let topology = Topology::new(&nodes, distances, address_map).expect("machines are legal");
+    let size =
+        |node| metadata_size::<Host>(&topology, &machine.config, node).expect("machines are legal");
+    let mut metadata: Vec<Vec<u8>> = topology.indexes().map(|node| vec![0; size(node)]).collect();
+    let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
+    let buffer = |node: NodeIndex, _| mem::take(&mut buffers[node.0 as usize]);
+    let allocator = PageAllocator::new(Host::default(), topology, machine.config, buffer)
+        .expect("buffers are as large as asked");
+    f(&allocator)
 }
 
 impl Host {

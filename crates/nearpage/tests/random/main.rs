@@ -30,7 +30,8 @@ use nearpage::testing::random::Random;
 use nearpage::{Gfp, Model, Order, PageblockOwners, Request, ZoneInstances};
 use rayon::prelude::*;
 
-use run::{Plan, Planted, Tally, Thoroughness, run, with_allocator};
+use host::with_allocator;
+use run::{Plan, Planted, Tally, Thoroughness, run};
 
 /// Machines in a usual run, and operations on each.
 const SEEDS: u64 = 60;

@@ -1,15 +1,14 @@
 //! One run: a machine, an allocator, its model and a number of operations, all made of one seed.
 
 use std::collections::BTreeMap;
-use std::mem;
 
+use nearpage::Model;
 use nearpage::testing::generate::RandomMachine;
 use nearpage::testing::naive_allocator::NaiveAllocator;
 use nearpage::testing::random::Random;
-use nearpage::{Model, Node, NodeBuf, NodeIndex, PageAllocator, Topology, metadata_size};
 
 use crate::compare::Difference;
-use crate::host::Host;
+use crate::host::with_allocator;
 use crate::pair::Pair;
 
 /// A machine of more nodes gets a fifth of the operations.
@@ -120,22 +119,4 @@ pub fn run(plan: Plan) -> Result<Tally, Difference> {
         tally.add_count(machine.config.model.name, tally.operations);
         Ok(tally)
     })
-}
-
-/// Calls `f` with an allocator for the machine, all of whose memory is offline.
-pub fn with_allocator<R>(
-    machine: &RandomMachine,
-    f: impl FnOnce(&PageAllocator<'_, Host>) -> R,
-) -> R {
-    let nodes: Vec<Node<'_>> = machine.topology.nodes.iter().map(NodeBuf::as_node).collect();
-    let (distances, address_map) = (&machine.topology.distances, machine.topology.address_map);
-    let topology = Topology::new(&nodes, distances, address_map).expect("machines are legal");
-    let size =
-        |node| metadata_size::<Host>(&topology, &machine.config, node).expect("machines are legal");
-    let mut metadata: Vec<Vec<u8>> = topology.indexes().map(|node| vec![0; size(node)]).collect();
-    let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
-    let buffer = |node: NodeIndex, _| mem::take(&mut buffers[node.0 as usize]);
-    let allocator = PageAllocator::new(Host::default(), topology, machine.config, buffer)
-        .expect("buffers are as large as asked");
-    f(&allocator)
 }

@@ -45,11 +45,6 @@ impl Tuning {
         if pages > 1 { (pages / order.pages().0).max(2) } else { 1 }
     }
 
-    /// Whether a refill gives `lacking` single pages or more, of a zone with `room` for whatever it takes.
-    pub fn refills_for(&self, rules: &PcpRules, lacking: u64, room: PageCount) -> bool {
-        lacking <= self.batch.0 && self.batch <= self.clamped_high() && self.hold_max(rules) <= room
-    }
-
     /// Raises `high` by what the zone had to give because the pageset was empty, so that the pages can stay
     /// when they come back. Not under pressure.
     pub fn raise_high(&mut self, rules: &PcpRules, pages: u64, zone: ZoneView) {

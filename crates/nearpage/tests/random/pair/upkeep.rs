@@ -1,9 +1,8 @@
 //! What happens to a machine beside allocation and free: drains, decay, settings, memory that comes.
 
-use nearpage::testing::generate::any_settings;
+use nearpage::testing::generate::{any_settings, next_arrival};
 use nearpage::{
-    LimitError, LimitOf, Limits, NodeId, NodeIndex, OnlineError, PageCount, Pfn, PfnRange,
-    ZoneIndex,
+    LimitError, LimitOf, Limits, NodeId, NodeIndex, OnlineError, PageCount, PfnRange, ZoneIndex,
 };
 
 use super::Pair;
@@ -157,13 +156,10 @@ impl Pair<'_, '_> {
             let start = self.any_frame();
             return self.online(PfnRange { start, end: start + PageCount(pages) });
         }
-        let Some(range) = self.later.pop() else { return Ok(()) };
-        let cut = Pfn(range.start.0 + 1 + self.random.below(range.pages().0));
-        let is_part = self.one_in(2) && cut < range.end;
-        if is_part {
-            self.later.push(PfnRange { start: cut, ..range });
+        match next_arrival(&mut self.later, &mut self.random) {
+            Some(range) => self.online(range),
+            None => Ok(()),
         }
-        self.online(if is_part { PfnRange { end: cut, ..range } } else { range })
     }
 
     pub(super) fn online(&mut self, range: PfnRange) -> Result<(), Difference> {
