@@ -436,7 +436,8 @@ mod tests {
                 assert!(!report.has_failed(), "{report:?}");
                 report.counts[&name]
             };
-            assert!(pages(4) > pages(2), "{}", load.name());
+            // Not more: processes share half of the memory.
+            assert_ne!(pages(4), pages(2), "{}", load.name());
         }
     }
 

@@ -398,7 +398,8 @@ mod tests {
         assert_eq!(all.count(), 4);
         let names: Vec<_> = all.all().iter().map(|of| of.model.map(|model| model.name)).collect();
         assert_eq!(names[1..3], [Some("linux-6.12"), Some("nearpage")]);
-        let many = of(&["pcp.batch=1..4096"]).unwrap().under(vec![Model::NEARPAGE; 2]);
+        let many = of(&["pcp.batch=1..64", "pcp.high_min=1..64"]).unwrap();
+        let many = many.under(vec![Model::NEARPAGE; 2]);
         assert_eq!(many, Err(CombinationError::TooMany { count: 8192 }));
     }
 

@@ -245,13 +245,24 @@ fn draw_alone(
     path: &Path,
     timelines: &mut [Timeline<Output>],
 ) -> Result<TraceCounts, TraceFailure> {
-    let name = shown(path).to_string();
-    let unreadable = |source| TraceError::Unreadable { input: name.clone(), offset: 0, source };
-    let text = File::open(path).and_then(unpacked).map_err(unreadable)?;
+    let (name, text) = opened(path)?;
     Ok(read_trace::<TraceError>(&name, text, |event| {
         timelines.iter_mut().for_each(|timeline| timeline.event(event));
         Ok(())
     })?)
+}
+
+/// The name and the text of a trace alone: of a file, or of standard input.
+fn opened(path: &Path) -> Result<(String, Box<dyn io::Read>), TraceError> {
+    let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
+    let packed: io::Result<Box<dyn io::Read>> = match is_standard(path) {
+        true => Ok(Box::new(io::stdin().lock())),
+        false => File::open(path).map(|file| Box::new(file) as _),
+    };
+    match packed.and_then(unpacked) {
+        Ok(text) => Ok((name, text)),
+        Err(source) => Err(TraceError::Unreadable { input: name, offset: 0, source }),
+    }
 }
 
 fn failed(path: &Path, error: io::Error) -> TraceFailure {

@@ -6,7 +6,7 @@ pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 31] = [
+pub(super) const OF_TESTS: [&str; 34] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_CHURN_HOURS",
     "NEARPAGE_CONNECTIONS",
@@ -15,7 +15,10 @@ pub(super) const OF_TESTS: [&str; 31] = [
     "NEARPAGE_FUZZ_SECONDS",
     "NEARPAGE_FUZZ_SEED",
     "NEARPAGE_HOTPLUG_SECONDS",
+    "NEARPAGE_INPUTS",
+    "NEARPAGE_LOGS",
     "NEARPAGE_LOG_MB",
+    "NEARPAGE_LOG_SECONDS",
     "NEARPAGE_LOOM_CANARY",
     "NEARPAGE_MALLOC_CALLS",
     "NEARPAGE_MALLOC_OPTIONS",

@@ -2,18 +2,16 @@
 
 use std::cell::RefCell;
 use std::fmt::Write;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use nearpage_machine::shown;
 use nearpage_replay::Bundle;
 use nearpage_trace::summary::{By, Group, Summarizer, Summary, TYPES};
-use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames, unpacked};
+use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames};
 
-use super::{CommandError, TraceFailure};
-use crate::commands::input::{STANDARD_INPUT, is_standard};
+use super::{CommandError, TraceFailure, opened};
+use crate::commands::input::is_standard;
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
@@ -106,14 +104,7 @@ fn summary(path: &Path, by: By) -> Result<Summary, CommandError> {
             Err(_) => {}
         }
     }
-    let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
-    let unreadable =
-        |source| failed(TraceError::Unreadable { input: name.clone(), offset: 0, source }.into());
-    let packed: Box<dyn io::Read> = match is_standard(path) {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).map_err(unreadable)?),
-    };
-    let text = unpacked(packed).map_err(unreadable)?;
+    let (name, text) = opened(path).map_err(|error| failed(error.into()))?;
     let summarizer = RefCell::new(Summarizer::new(by));
     let each = |event: &TraceEvent<'_>| {
         summarizer.borrow_mut().note(event);
