@@ -22,7 +22,7 @@ pub mod watermarks {
 pub mod pagesets {
     pub use crate::pcp::sizes::{Sizes, ZoneShare, batch, stat_threshold};
     pub use crate::pcp::tuning::{
-        Decay, DrainSize, FreeHigh, PcpRules, RefillScale, Series2023, Tuning, ZoneView,
+        Decay, DrainSize, FreeHigh, PcpRules, RefillScale, Series2023, SizeRule, Tuning, ZoneView,
     };
     pub use crate::pcp::{LISTS, list_index, list_order, list_type};
 }

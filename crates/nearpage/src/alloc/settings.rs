@@ -136,7 +136,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let cpus = if near > 0 { near } else { self.cpus_on().count() };
         let share = ZoneShare { managed: zone.managed(), low: zone.marks().low, cpus: cpus as u32 };
         let fraction = state.settings.percpu_pagelist_high_fraction;
-        Sizes::new(share, fraction, self.page_shift())
+        self.model.pcp.sizes.sizes(share, Sizes::new(share, fraction, self.page_shift()))
     }
 
     /// Zones that have memory.
@@ -294,6 +294,8 @@ mod tests {
     use crate::alloc::{Config, Request};
     use crate::gfp::Gfp;
     use crate::model::Model;
+    use crate::pcp::sizes::Sizes;
+    use crate::pcp::tuning::{DrainSize, SizeRule};
     use crate::testing::machine::TestMachine;
     use crate::units::{CpuId, Order, PageCount};
     use crate::watermark::{MovableMin, Settings};
@@ -310,6 +312,31 @@ mod tests {
             assert_eq!(allocator.settings().movable_min, MovableMin::Proportional);
             assert_eq!(marks(), before);
         });
+    }
+
+    #[test]
+    fn sizes_and_drains_of_ones_own_act() {
+        let sizes = |_, _| {
+            let [batch, high_min, high_max] = [8, 100, 100].map(PageCount);
+            Sizes { batch, high_min, high_max }
+        };
+        let sizes = Model::LINUX_6_12.with(|model| model.pcp.sizes = SizeRule::Own(sizes));
+        let drain = sizes.with(|model| model.pcp.drain = DrainSize::Own(|_| PageCount(50)));
+        // Linux drains all but a batch after so many frees in a row.
+        for (model, least) in [(sizes, 8), (drain, 50)] {
+            let config = Config { model, ..Config::default() };
+            TestMachine::new().node(0, 65_536, &[0]).config(config).run(|allocator| {
+                let request = Request::new(Order(0), Gfp::KERNEL);
+                let take = |_| allocator.alloc(request).unwrap();
+                let pages: std_alloc::vec::Vec<_> = (0..1000).map(take).collect();
+                let kept = pages.iter().map(|&page| {
+                    allocator.free(page, Order(0)).unwrap();
+                    allocator.totals().cached_pages.0
+                });
+                let kept: std_alloc::vec::Vec<_> = kept.skip(500).collect();
+                assert_eq!((kept.iter().min(), kept.iter().max()), (Some(&least), Some(&99)));
+            });
+        }
     }
 
     #[test]

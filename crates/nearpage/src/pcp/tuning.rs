@@ -45,7 +45,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{Decay, DrainSize, FreeHigh, PcpRules, RefillScale};
+pub use rules::{Decay, DrainSize, FreeHigh, PcpRules, RefillScale, SizeRule};
 pub use series::Series2023;
 
 use rules::UNCAPPED;

@@ -24,7 +24,9 @@ impl Tuning {
         }
         match rules.drain {
             DrainSize::Factor => self.free_factor = halved(self.free_factor.into(), allocs) as u8,
-            DrainSize::FreeCount => self.absorb_free_count(rules, allocs, frees),
+            DrainSize::FreeCount | DrainSize::Own(_) => {
+                self.absorb_free_count(rules, allocs, frees)
+            }
         }
         self.prev_free_high &= frees == 0;
     }

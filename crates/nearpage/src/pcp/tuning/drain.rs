@@ -111,7 +111,7 @@ impl Tuning {
     /// Below its limit `free_count` grows by the whole block, so that it may pass it by less than one.
     #[inline]
     fn count_free(&mut self, rules: &PcpRules, pages: PageCount) {
-        if rules.drain == DrainSize::FreeCount && self.free_count < self.hold_max(rules) {
+        if rules.drain != DrainSize::Factor && self.free_count < self.hold_max(rules) {
             self.free_count = PageCount(self.free_count.0.saturating_add(pages.0));
         }
     }
@@ -123,7 +123,9 @@ impl Tuning {
         let rule = rules.free_high.filter(|_| is_high_order(order))?;
         let in_a_row = match rules.drain {
             DrainSize::Factor => self.free_factor > 0,
-            DrainSize::FreeCount => self.free_count.0 >= self.free_high_from(rule),
+            DrainSize::FreeCount | DrainSize::Own(_) => {
+                self.free_count.0 >= self.free_high_from(rule)
+            }
         };
         let previous = self.prev_free_high || !rule.after_high_order;
         let enough = count >= self.batch || !(rule.keeps_batch && self.free_high_batch);
@@ -180,6 +182,7 @@ impl Tuning {
         match rules.drain {
             DrainSize::Factor => self.batch_shifted(self.free_factor),
             DrainSize::FreeCount => self.free_count.0,
+            DrainSize::Own(pages) => pages(self).min(self.hold_max(rules)).0,
         }
     }
 

@@ -9,7 +9,7 @@ impl Tuning {
     pub fn before_alloc(&mut self, rules: &PcpRules) {
         match rules.drain {
             DrainSize::Factor => self.free_factor >>= 1,
-            DrainSize::FreeCount => self.free_count.0 >>= 1,
+            DrainSize::FreeCount | DrainSize::Own(_) => self.free_count.0 >>= 1,
         }
     }
 

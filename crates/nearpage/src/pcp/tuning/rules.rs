@@ -1,4 +1,8 @@
-//! The rules: which decisions a pageset takes, as data.
+//! The rules: which decisions a pageset takes, as data; or as functions of your own.
+
+use super::Tuning;
+use crate::pcp::sizes::{Sizes, ZoneShare};
+use crate::units::PageCount;
 
 /// A scale that caps nothing: `high` caps earlier.
 pub(super) const UNCAPPED: u8 = 31;
@@ -12,6 +16,27 @@ pub enum DrainSize {
     Factor,
     /// `free_count`: pages freed, halved by each allocation. Linux from 6.7 (6ccdcb6d3a74).
     FreeCount,
+    /// What a function makes of the state, whose `free_count` is as from 6.7; at most `batch << batch_scale_max`.
+    Own(fn(&Tuning) -> PageCount),
+}
+
+/// How large pagesets are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SizeRule {
+    /// [`Sizes::new`], Linux's formulas.
+    Linux,
+    /// What a function makes of the zone and of Linux's sizes for it.
+    Own(fn(ZoneShare, Sizes) -> Sizes),
+}
+
+impl SizeRule {
+    /// The sizes for a zone for which Linux's formulas give `of_linux`.
+    pub fn sizes(self, zone: ZoneShare, of_linux: Sizes) -> Sizes {
+        match self {
+            Self::Linux => of_linux,
+            Self::Own(sizes) => sizes(zone, of_linux),
+        }
+    }
 }
 
 /// How the size of order-0 refills follows the workload.
@@ -59,6 +84,8 @@ pub struct PcpRules {
     /// refill of order 9 moves two blocks whatever this says.
     /// `mm/Kconfig: PCP_BATCH_SCALE_MAX`, 6.12.
     pub batch_scale_max: u8,
+    /// How large pagesets are.
+    pub sizes: SizeRule,
     /// How refills grow.
     pub refill: RefillScale,
     /// How much a drain gives back.
@@ -98,6 +125,7 @@ impl PcpRules {
     /// `batch << 5`. The cap came later (52166607ecc9); a recorded 6.1.192 with a `high` of 3783 has it.
     pub const LINUX_6_1: Self = Self {
         batch_scale_max: 5,
+        sizes: SizeRule::Linux,
         refill: RefillScale::Fixed,
         drain: DrainSize::Factor,
         free_high: Some(FreeHigh {
@@ -120,6 +148,7 @@ impl PcpRules {
     /// Linux 6.12: the series as merged, nine of its ten patches.
     pub const LINUX_6_12: Self = Self {
         batch_scale_max: 5,
+        sizes: SizeRule::Linux,
         refill: RefillScale::HalvedByFree,
         drain: DrainSize::FreeCount,
         free_high: Some(FreeHigh {

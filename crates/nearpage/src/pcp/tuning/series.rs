@@ -18,7 +18,7 @@
 //! allocation; here, as merged, a drain tests it.
 
 use super::rules::UNCAPPED;
-use super::{Decay, DrainSize, FreeHigh, PcpRules, RefillScale};
+use super::{Decay, DrainSize, FreeHigh, PcpRules, RefillScale, SizeRule};
 
 /// A choice of patches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +73,7 @@ impl PcpRules {
         let tunes_high = series.has(6) && series.has(7);
         Self {
             batch_scale_max: if series.has(4) { 5 } else { UNCAPPED },
+            sizes: SizeRule::Linux,
             refill: if series.has(5) { RefillScale::HalvedByFree } else { RefillScale::Fixed },
             drain: if series.has(10) { DrainSize::FreeCount } else { DrainSize::Factor },
             free_high: Some(FreeHigh {

@@ -13,7 +13,11 @@ const BELOW_HIGH: ZoneView = ZoneView { below_high: true, reclaim_active: false 
 const VIEWS: [ZoneView; 4] =
     [CALM, RECLAIM, BELOW_HIGH, ZoneView { below_high: true, reclaim_active: true }];
 const SERIES: PcpRules = PcpRules::series_2023(Series2023::ALL);
-const SETS: [&PcpRules; 3] = [&PcpRules::LINUX_6_1, &PcpRules::LINUX_6_12, &SERIES];
+const OWN: PcpRules = PcpRules {
+    drain: DrainSize::Own(|tuning| PageCount(tuning.free_count.0.saturating_mul(3))),
+    ..PcpRules::LINUX_6_12
+};
+const SETS: [&PcpRules; 4] = [&PcpRules::LINUX_6_1, &PcpRules::LINUX_6_12, &SERIES, &OWN];
 const PAGE: Order = Order(0);
 
 fn sized(rules: &PcpRules, high_min: u64, high_max: u64, batch: u64) -> Tuning {
