@@ -93,7 +93,7 @@ impl Inputs {
         };
         fs::write(&trace, cut(20_000)).unwrap();
         let shorter = folder.path().join("shorter.txt");
-        fs::write(&shorter, cut(120_000)).unwrap();
+        fs::write(&shorter, cut(10_000)).unwrap();
         let variables = [
             ("$BUNDLE", bundle.to_str().unwrap().to_owned()),
             ("$TRACE", shorter.to_str().unwrap().to_owned()),

@@ -144,8 +144,9 @@ fn peaks_are_those_of_the_program() {
         let (_, _, errors) = output(&["--json", "--", "ls", "/"]);
         let counted = json(&errors);
         let own = &counted["processes"][0];
-        assert!(peak(&counted).is_some(), "{errors}");
-        assert_eq!(peak(&counted), own["peak_rss_kib"].as_u64(), "{errors}");
+        // Kernels count what is resident by CPU, and add it up now and then.
+        let apart = peak(&counted).zip(own["peak_rss_kib"].as_u64());
+        assert!(apart.is_some_and(|(all, own)| all.abs_diff(own) < 1024), "{errors}");
         assert_eq!(own["command"], "ls /");
         let (_, _, text) = output(&["--", "sh", "-c", "sort /etc/passwd >/dev/null; true & wait"]);
         assert!(text.contains("  sort /etc/passwd") && text.contains("more of sh)"), "{text}");
