@@ -341,7 +341,7 @@ fn markup(text: &str) -> Option<String> {
             TAGS.iter().any(|tag| is_tag(rest, tag))
         })
     };
-    if !text.contains('&') && !(text.contains('<') && has_tag(text)) {
+    if !(text.contains('&') || text.contains('<') && has_tag(text)) {
         return None;
     }
     let mut found = String::with_capacity(text.len());
