@@ -111,14 +111,15 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// Whether there was a kill, also where the first line of its report is missing.
-    pub(crate) fn proves_a_kill(&self) -> bool {
+    /// Whether there was a kill, also where the first line of its report is missing. A call may be one of a report that is there,
+    /// over which something else prints.
+    pub(crate) fn proves_a_kill(&self, has_report: bool) -> bool {
         match self {
             Piece::Constraint(_) | Piece::GroupKill | Piece::Killed(..) | Piece::Chosen(_) => true,
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::Panic(_) => true,
             Piece::MemcgStats(group, _) => group.is_some(),
             // Of the limit of a group only what follows tells.
-            Piece::Call(is_of_group) => !is_of_group,
+            Piece::Call(is_of_group) => !is_of_group && !has_report,
             _ => false,
         }
     }
@@ -275,11 +276,9 @@ fn of_2_4(message: &str) -> Option<Header> {
 
 /// The name of a process, without what stands before it: a prefix that nobody knows, another program's words.
 fn process(text: &str) -> String {
-    const NAME_MOST: usize = 15;
-    let name = match text.chars().count() > NAME_MOST {
-        true => text.rsplit([']', '>', '"', '|', '\t']).next().unwrap_or(text).trim_start(),
-        false => text,
-    };
+    const ENDS: [&str; 7] = ["]", ">", "\"", "|", "\t", "  ", ": "];
+    let last = |name, end| str::rsplit(name, end).next().unwrap_or(name);
+    let name = ENDS.iter().copied().fold(text, last).trim_start();
     let name = if name.is_empty() { text } else { name };
     name.chars().take(PROCESS_MOST).collect()
 }

@@ -52,6 +52,11 @@ impl<'a> Line<'a> {
                 self.message = if *mark == b'|' { rest.trim_end_matches('|') } else { rest }.trim();
                 return true;
             }
+            // Added by a patch.
+            Some(b'+') => {
+                self.message = text[1..].trim();
+                return true;
+            }
             // Docker and Kubernetes: `2026-03-07T01:02:03.5Z stdout F text`.
             Some(b's') if text.starts_with("stdout ") || text.starts_with("stderr ") => {
                 let rest = &text["stdout ".len()..];
@@ -94,7 +99,8 @@ impl<'a> Line<'a> {
         } else {
             return None;
         }
-        Some(rest)
+        // `[2026-03-07T01:02:03Z]: text`
+        Some(rest.strip_prefix(": ").unwrap_or(rest))
     }
 
     fn kmsg(&mut self, text: &'a str) -> Option<&'a str> {

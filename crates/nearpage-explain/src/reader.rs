@@ -480,7 +480,7 @@ impl<R: BufRead> Reader<R> {
         let caller = line.caller;
         let taken_by = match self.taker(&piece, message) {
             // `grep -i oom` leaves the ends of reports.
-            None if piece.proves_a_kill() => {
+            None if piece.proves_a_kill(!self.open.is_empty()) => {
                 let mut open = Open::without_head(number, line.time, caller);
                 open.quotes = message.quotes;
                 open.take(&piece, number, caller);
