@@ -111,6 +111,11 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
+    /// Whether it is printed while nobody else is ended: of two reports it is the newer one's.
+    pub(crate) fn is_of_kill(&self) -> bool {
+        matches!(self, Piece::Call(_)) || self.proves_a_kill(false)
+    }
+
     /// Whether there was a kill, also where the first line of its report is missing. A call may be one of a report that is there,
     /// over which something else prints.
     pub(crate) fn proves_a_kill(&self, has_report: bool) -> bool {
@@ -199,7 +204,8 @@ pub(crate) fn is_cut_head(message: &str) -> bool {
 /// Whether a message is the subject of a mail, or a title: it quotes a first line. Or a program's text that prints one.
 fn is_title(message: &str) -> bool {
     const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
-    TITLES.iter().any(|title| message.starts_with(title)) || message.contains('%')
+    let prints = |rest: &str| rest.starts_with(['#', 'd', 'h', 'l', 'p', 's', 'u', 'x']);
+    TITLES.iter().any(|title| message.starts_with(title)) || message.split('%').skip(1).any(prints)
 }
 
 fn header(message: &str) -> Option<Header> {
@@ -428,7 +434,8 @@ fn of_kill(message: &str) -> Option<Piece> {
     // What a stack had left proves nothing.
     let call = |name: &str| {
         message.split_once(name).is_some_and(|(head, rest)| {
-            rest.starts_with(['+', '.']) && !head.contains('?') && !head.ends_with('_')
+            let is_call = rest.starts_with("+0x") || rest.starts_with('.') && rest.contains("+0x");
+            is_call && !head.contains('?') && !head.ends_with('_')
         })
     };
     if call("mem_cgroup_out_of_memory") {

@@ -514,15 +514,21 @@ impl<R: BufRead> Reader<R> {
         });
     }
 
-    /// The report that takes a piece: one whose it is likely, else the oldest that can.
+    /// The report that takes a piece: one whose it is likely, else the oldest that can. Kills come one after the other: what is of one
+    /// is the newest one's.
     fn taker(&mut self, piece: &Piece, message: &Message) -> Option<usize> {
         let (caller, time) = (message.caller.as_deref(), message.time.as_deref());
         let mut taker = |is_likely: &dyn Fn(&Open) -> bool| {
-            self.open.iter_mut().position(|open| {
+            let take = |open: &mut Open| {
                 open.quotes == message.quotes
                     && is_likely(open)
                     && open.take(piece, message.line, caller)
-            })
+            };
+            let mut open = self.open.iter_mut();
+            match piece.is_of_kill() {
+                true => open.rposition(take),
+                false => open.position(take),
+            }
         };
         let likely = match piece {
             Piece::Other => return None,
@@ -557,7 +563,7 @@ impl<R: BufRead> Reader<R> {
     fn note_state(&mut self, piece: &Piece, number: u64) {
         const STATE: &str = "what memory had, without the line that says who asked for some (sysrq m, or it was lost)";
         const WHY_MOST: usize = 1000;
-        let is_next = self.state.is_some_and(|last| number - last < GAP_MOST);
+        let is_next = self.state.is_some_and(|last| number.saturating_sub(last) < GAP_MOST);
         self.state = Some(number);
         if !is_next || *piece == Piece::MemInfo {
             if self.unread.len() == UNREAD_MOST {

@@ -659,3 +659,21 @@ fn failures_of_linux_2_4() {
     let orders: Vec<_> = found.iter().map(|found| found.report.order).collect();
     assert_eq!((orders, found[0].report.mode.bits), (vec![Some(0), Some(1)], Some(0x20)));
 }
+
+/// A kill is that of the newest report: one before it may have lost its own.
+#[test]
+fn a_kill_is_the_newest_reports() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[1.0] CPU: 0 PID: 7 Comm: a Not tainted 6.1.0 #1
+[9.0] b invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[9.0] CPU: 0 PID: 8 Comm: b Not tainted 6.1.0 #1
+[9.0] memory: usage 1024kB, limit 1024kB, failcnt 7
+[9.0] Memory cgroup out of memory: Killed process 8 (b) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:16kB oom_score_adj:0
+we saw it in mem_cgroup_out_of_memory. CPU usage was 5% then
+";
+    let mut found = explained(log);
+    found.sort_by_key(|found| found.report.first_line);
+    let rules: Vec<_> = found.iter().map(|found| found.verdict.rule).collect();
+    assert_eq!(rules, [Rule::Unknown, Rule::Memcg]);
+}
