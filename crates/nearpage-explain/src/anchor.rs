@@ -1,13 +1,14 @@
 //! Where messages of reports begin within a line: what stands before is a prefix, or another message.
 
 /// How messages of reports begin, but for names of zones and numbers.
-const BEGINS: [&str; 34] = [
+const BEGINS: [&str; 35] = [
     "Mem-Info:",
     "Mem-info:",
     "lowmem_reserve[]:",
     "oom-kill:constraint=",
     "Out of memory: ",
     "Out of memory and no killable",
+    "Kernel panic - not syncing: ",
     "Memory cgroup out of memory: ",
     "Killed process ",
     "memory: usage ",

@@ -19,6 +19,7 @@ pub(crate) struct Message {
     pub(crate) caller: Option<String>,
     pub(crate) text: String,
     pub(crate) has_prefix: bool,
+    pub(crate) quotes: usize,
     /// Characters of the last line that it came from.
     pub(crate) width: usize,
     /// Whether a blank stood in front of it, or behind it.
@@ -97,7 +98,10 @@ fn is_of_markup(text: &str) -> bool {
 /// Whether the two make a first line of a report that neither of them is.
 fn completes_a_head(text: &str, next: &str) -> bool {
     let is_head = |text: &str| piece::is_like_head(text);
-    !is_head(text) && (is_head(&format!("{text}{next}")) || is_head(&format!("{text} {next}")))
+    // The words of one may be in a line that is none, such as the subject of a mail.
+    !is_head(text)
+        && !piece::has_form(next)
+        && (is_head(&format!("{text}{next}")) || is_head(&format!("{text} {next}")))
 }
 
 /// Whether a message of a report has its end; `None` of others.
@@ -142,6 +146,21 @@ fn is_whole(text: &str) -> Option<bool> {
     }
     if text.starts_with("oom-kill:") {
         return Some(text.rsplit_once(",uid=").is_some_and(|(_, uid)| is_digit(uid)));
+    }
+    if text.starts_with("Tasks in /") {
+        return Some(text.ends_with("oom.group set"));
+    }
+    if text.starts_with("Task in /") {
+        return Some(text.contains(" limit of /"));
+    }
+    if text.starts_with("Memory cgroup stats for ") {
+        return Some(match text.contains("KB") {
+            true => text.contains(" unevictable:") && text.ends_with("KB"),
+            false => text.ends_with(':'),
+        });
+    }
+    if text.contains("Kill process ") {
+        return Some(text.ends_with("sacrifice child"));
     }
     if text.contains("illed process") {
         return Some(text.contains("oom_score_adj:") || last().ends_with("kB"));
@@ -255,6 +274,7 @@ mod tests {
             caller: None,
             text: text.into(),
             has_prefix,
+            quotes: 0,
             width: text.len(),
             blanks: (text.starts_with(' '), text.ends_with(' ')),
         }

@@ -36,6 +36,8 @@ enum Part {
 pub(crate) struct Open {
     report: Report,
     caller: Option<String>,
+    /// How many mails quote it.
+    pub(crate) quotes: usize,
     part: Part,
     mode: String,
     /// Whether the nodes of the first line may be those of the cpuset.
@@ -51,6 +53,16 @@ pub(crate) struct Open {
     reserve_open: bool,
     /// The zone whose blocks came last, until others or their sum end them.
     blocks_of: Option<usize>,
+}
+
+/// Whether a line comes right behind another by the kernel's clock, or at the same time by others.
+fn is_soon(before: Option<&str>, time: Option<&str>) -> bool {
+    const SECONDS_MOST: f64 = 0.1;
+    let seconds = |time: Option<&str>| time.and_then(|time| time.parse::<f64>().ok());
+    match (seconds(before), seconds(time)) {
+        (Some(before), Some(time)) => (time - before).abs() < SECONDS_MOST,
+        _ => before == time,
+    }
 }
 
 impl Open {
@@ -88,6 +100,7 @@ impl Open {
             tasks: Vec::new(),
             tasks_listed: 0,
             victim: None,
+            panic: None,
             also_ended: 0,
             slub,
             largest_cache: None,
@@ -98,6 +111,7 @@ impl Open {
         Open {
             report,
             caller: caller.map(String::from),
+            quotes: 0,
             part: Part::Head,
             mode: header.mode,
             is_of_cpuset: header.is_of_cpuset,
@@ -132,8 +146,20 @@ impl Open {
             // Which nodes have free objects comes right behind the name of the cache.
             Kind::Slub => self.report.slub.as_ref().is_some_and(|slub| !slub.cache.is_empty()),
             Kind::Vmalloc if self.mode.is_empty() => true,
+            // Linux 2.4 says no more.
+            Kind::Failure if self.report.process.is_empty() => true,
             _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
+    }
+
+    /// Whether its first line is lost: the next report ends it.
+    pub(crate) fn lacks_head(&self) -> bool {
+        self.report.lacks_head
+    }
+
+    /// Whether lines about others of a group that were ended may follow: each has one.
+    pub(crate) fn is_group_kill(&self) -> bool {
+        self.is_group_kill
     }
 
     /// The report as far as it came. `kernel` is the release that the log named last, for reports that name none.
@@ -160,11 +186,47 @@ impl Open {
 
     /// Whether a piece is more likely this report's than that of one of which only the first line came, such as one that somebody
     /// quotes.
-    pub(crate) fn is_likely(&self, piece: &Piece) -> bool {
+    pub(crate) fn is_likely(&self, piece: &Piece, time: Option<&str>) -> bool {
         match piece {
-            Piece::Cpu(_, _, _, Some(name)) => self.report.process.ends_with(name.as_str()),
+            Piece::SlubCache(..) | Piece::SlubNode(..) => {
+                is_soon(self.report.time.as_deref(), time)
+            }
             _ => self.part > Part::Head,
         }
+    }
+
+    /// Whether a piece that it does not take is of another process or kernel than it has.
+    pub(crate) fn is_over(&self, piece: &Piece, caller: Option<&str>) -> bool {
+        let Piece::Cpu(_, pid, release, _) = piece else { return false };
+        let differs = |of: &Option<String>| of.is_some() && release.is_some() && of != release;
+        (self.report.pid.is_some() && self.report.pid != *pid || differs(&self.report.kernel))
+            && (caller.is_none() || self.caller.as_deref() == caller)
+    }
+
+    /// Takes the first line about an area of which a line before told that there were no addresses.
+    pub(crate) fn take_area(&mut self, header: &Header) -> bool {
+        // The area with a page behind it, in whole pages of at most 64 KiB.
+        const MORE_MOST: u64 = 128 << 10;
+        let bytes = |text: &str| {
+            let mut words = text.split(|character: char| !character.is_ascii_digit());
+            words.find_map(|word| word.parse::<u64>().ok())
+        };
+        let area = self.report.failed.as_deref().and_then(bytes);
+        let is_own = self.report.kind == Kind::Vmalloc
+            && header.kind == Kind::Vmalloc
+            && self.mode.is_empty()
+            && !header.mode.is_empty()
+            && header.failed.as_deref().zip(area).is_some_and(|(failed, area)| {
+                let is_like =
+                    |bytes: u64| (bytes..=bytes.saturating_add(MORE_MOST)).contains(&area);
+                failed.starts_with("vm_struct") || bytes(failed).is_some_and(is_like)
+            });
+        if is_own {
+            self.mode.clone_from(&header.mode);
+            self.report.process.clone_from(&header.process);
+            (self.report.order, self.report.nodemask) = (header.order, header.nodemask.clone());
+        }
+        is_own
     }
 
     /// Takes a piece, if it can belong to this report.
@@ -172,7 +234,7 @@ impl Open {
         let is_others =
             self.caller.is_some() && caller.is_some() && self.caller.as_deref() != caller;
         // A victim's line may be printed by who reaps it.
-        if is_others && !matches!(piece, Piece::Killed(_)) {
+        if is_others && !matches!(piece, Piece::Killed(..)) {
             return false;
         }
         let taken = self.take_own(piece);
@@ -225,9 +287,17 @@ impl Open {
         match piece {
             Piece::Header(_) | Piece::Other => false,
             Piece::Cpuset(..) | Piece::Cpu(..) if self.report.kind == Kind::Slub => false,
-            Piece::Cpuset(..) | Piece::Cpu(..) => self.part <= Part::Who && self.take_who(piece),
+            Piece::Cpuset(..) | Piece::Cpu(..) => {
+                (self.part <= Part::Who || self.report.panic.is_some()) && self.take_who(piece)
+            }
             Piece::SlubCache(..) | Piece::SlubNode(..) => self.take_slub(piece),
             _ if self.report.kind == Kind::Slub => false,
+            // Of a group whose first line is lost no zones are told.
+            Piece::MemInfo | Piece::Counters(_) | Piece::Node(_) | Piece::Zone(_)
+                if self.report.lacks_head && self.report.memcg.is_some() =>
+            {
+                false
+            }
             Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
             Piece::Counters(counters) => self.take_counters(*counters),
             Piece::Node(_) | Piece::Zone(_) | Piece::Reserve(_) | Piece::Numbers(_) => {
@@ -243,12 +313,19 @@ impl Open {
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
             }
+            Piece::Call(_) if self.report.kind != Kind::Oom || self.part > Part::Who => false,
+            Piece::Call(is_of_group) => {
+                self.part = Part::Who;
+                self.is_group(Some(*is_of_group).filter(|is| *is))
+            }
             Piece::SlabHead | Piece::SlabRow(_) => self.take_cache(piece),
             Piece::TaskHead(_)
             | Piece::TaskRow(_)
             | Piece::Constraint(_)
             | Piece::GroupKill
-            | Piece::Killed(_) => self.report.kind == Kind::Oom && self.take_end(piece),
+            | Piece::Chosen(_)
+            | Piece::Panic(_)
+            | Piece::Killed(..) => self.report.kind == Kind::Oom && self.take_end(piece),
         }
     }
 
@@ -269,7 +346,15 @@ impl Open {
     }
 
     fn take_who(&mut self, piece: &Piece) -> bool {
-        self.part = Part::Who;
+        // Another process prints over this one.
+        if let Piece::Cpu(.., Some(name)) = piece
+            && !self.report.process.ends_with(name.as_str())
+            && (self.report.lacks_head || !self.report.process.is_empty())
+            && self.report.panic.is_none()
+        {
+            return false;
+        }
+        self.part = self.part.max(Part::Who);
         match piece {
             Piece::Cpuset(name, nodes) if self.report.cpuset.is_none() => {
                 self.report.cpuset = Some(name.clone());
@@ -421,9 +506,12 @@ impl Open {
     }
 
     fn take_memcg(&mut self, piece: &Piece) -> bool {
-        if self.report.kind != Kind::Oom {
+        // Counters in bytes are of a group that was named.
+        let is_stray = matches!(piece, Piece::MemcgStats(None, _)) && !self.is_in_stats;
+        if self.report.kind != Kind::Oom || self.part > Part::Who || is_stray {
             return false;
         }
+        self.part = Part::Who;
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
             Piece::MemcgLimit(Limited::Memory, limit) if memcg.limit.is_none() => {
@@ -446,8 +534,10 @@ impl Open {
             }
             Piece::MemcgStats(group, counters) => {
                 // Groups below follow with their own before 4.20: the first is that at its limit.
-                if group.is_none() && !self.is_in_stats || group.is_some() && self.is_in_stats {
-                    return false;
+                if let (Some(below), Some(path)) = (group.as_ref(), memcg.path.as_ref())
+                    && self.is_in_stats
+                {
+                    return below.starts_with(path.as_str());
                 }
                 self.is_in_stats = true;
                 if memcg.path.is_none() {
@@ -474,6 +564,19 @@ impl Open {
         true
     }
 
+    /// Whether a kill for the limit of a group, or for want of memory, can be this report's.
+    fn is_group(&mut self, of_group: Option<bool>) -> bool {
+        let report = &mut self.report;
+        match (of_group, &report.memcg) {
+            (Some(true), None) if report.zones.is_empty() => {
+                report.memcg = Some(Memcg::default());
+                true
+            }
+            (Some(of_group), memcg) => of_group == memcg.is_some(),
+            (None, _) => true,
+        }
+    }
+
     fn take_end(&mut self, piece: &Piece) -> bool {
         match piece {
             Piece::TaskHead(words) => {
@@ -496,24 +599,50 @@ impl Open {
                 true
             }
             Piece::Constraint(constraint) => {
-                if self.report.constraint.is_some() || !self.reach(Part::Reason) {
+                let of_group = constraint.memcg.is_some();
+                let is_others = self.report.lacks_head && of_group != self.report.memcg.is_some();
+                let is_first = self.report.constraint.is_none() && self.part <= Part::Reason;
+                if !is_first
+                    || is_others && self.part > Part::Head
+                    || of_group && !self.is_group(Some(true))
+                {
                     return false;
                 }
+                self.part = Part::Reason;
                 self.take_constraint(constraint);
                 true
             }
             Piece::GroupKill => {
-                self.is_group_kill = true;
-                true
+                let is_new = !self.is_group_kill
+                    && (self.part == Part::Victim
+                        || self.report.lacks_head && self.part == Part::Head);
+                self.is_group_kill |= is_new;
+                is_new && (self.reach(Part::Reason) || self.part == Part::Victim)
             }
-            Piece::Killed(victim) if self.is_group_kill && self.report.victim.is_some() => {
+            Piece::Chosen(of_group) => {
+                self.part <= Part::Reason
+                    && self.is_group(Some(*of_group))
+                    && self.reach(Part::Reason)
+            }
+            Piece::Panic(words) => {
+                let may = self.reach(Part::Reason);
+                if may {
+                    self.report.panic.get_or_insert_with(|| words.clone());
+                }
+                may
+            }
+            Piece::Killed(of_group, victim) if self.is_group_kill && self.part == Part::Victim => {
                 // The one that was chosen is ended with the others once more.
                 let is_other = self.report.victim.as_ref().is_some_and(|of| of.pid != victim.pid);
-                self.report.also_ended += u64::from(is_other);
-                true
+                let is_own = self.is_group(*of_group);
+                self.report.also_ended += u64::from(is_own && is_other);
+                is_own
             }
-            Piece::Killed(victim) => {
-                if self.report.victim.is_some() || !self.reach(Part::Victim) {
+            Piece::Killed(of_group, victim) => {
+                if self.report.victim.is_some()
+                    || !self.is_group(*of_group)
+                    || !self.reach(Part::Victim)
+                {
                     return false;
                 }
                 self.report.victim = Some((**victim).clone());

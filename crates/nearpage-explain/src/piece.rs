@@ -9,6 +9,9 @@ use crate::rows::{self, BlocksRow};
 /// Characters of a name that are kept: kernels print 15, and prefixes that nobody knows may stand before them.
 const PROCESS_MOST: usize = 64;
 
+/// Characters of a cache's name that are kept: a group's cache has the group's name.
+const CACHE_MOST: usize = 256;
+
 /// The first line of a report.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Header {
@@ -94,10 +97,37 @@ pub(crate) enum Piece {
     TaskHead(Vec<String>),
     TaskRow(Vec<String>),
     Constraint(Box<Constraint>),
-    Killed(Box<crate::report::Victim>),
+    /// Who was ended, and whether for the limit of a group, if the line says so.
+    Killed(Option<bool>, Box<crate::report::Victim>),
+    /// Who, or whose child, will be: whether for the limit of a group.
+    Chosen(bool),
+    /// The kernel ended itself, by a setting or for want of somebody to end: its words.
+    Panic(String),
+    /// A call of the OOM killer's report: whether for the limit of a group.
+    Call(bool),
     SlubCache(String, Option<(u8, u8)>),
     SlubNode(u32, u64),
     Other,
+}
+
+impl Piece {
+    /// Whether it is printed while nobody else is ended: of two reports it is the newer one's.
+    pub(crate) fn is_of_kill(&self) -> bool {
+        matches!(self, Piece::Call(_)) || self.proves_a_kill(false)
+    }
+
+    /// Whether there was a kill, also where the first line of its report is missing. A call may be one of a report that is there,
+    /// over which something else prints.
+    pub(crate) fn proves_a_kill(&self, has_report: bool) -> bool {
+        match self {
+            Piece::Constraint(_) | Piece::GroupKill | Piece::Killed(..) | Piece::Chosen(_) => true,
+            Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::Panic(_) => true,
+            Piece::MemcgStats(group, _) => group.is_some(),
+            // Of the limit of a group only what follows tells.
+            Piece::Call(is_of_group) => !is_of_group && !has_report,
+            _ => false,
+        }
+    }
 }
 
 /// Which piece a message is.
@@ -147,12 +177,15 @@ const HEADS: [(&str, Kind); 9] = [
     ("vmalloc_node_range for size ", Kind::Vmalloc),
 ];
 
+/// Whether a text has the words of a first line, whatever else it is.
+pub(crate) fn has_form(text: &str) -> bool {
+    HEADS.iter().any(|(form, _)| text.contains(form))
+}
+
 /// Whether a message is the first line of a report by its words, readable or not.
 pub(crate) fn is_like_head(message: &str) -> bool {
     const HAS: [&str; 6] = ["order", "mode:", "gfp_mask", "gfp=", "failed", " bytes"];
-    HEADS.iter().any(|(form, _)| message.contains(form))
-        && HAS.iter().any(|part| message.contains(part))
-        && !is_title(message)
+    has_form(message) && HAS.iter().any(|part| message.contains(part)) && !is_title(message)
 }
 
 /// Whether a message is what was left of a first line where it was cut before its flags, or within the words that tell it.
@@ -168,15 +201,19 @@ pub(crate) fn is_cut_head(message: &str) -> bool {
     HEADS.iter().any(|(form, _)| is_left(form)) && !is_title(message)
 }
 
-/// Whether a message is the subject of a mail, or a title: it quotes a first line.
+/// Whether a message is the subject of a mail, or a title: it quotes a first line. Or a program's text that prints one.
 fn is_title(message: &str) -> bool {
     const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
-    TITLES.iter().any(|title| message.starts_with(title))
+    let prints = |rest: &str| rest.starts_with(['#', 'd', 'h', 'l', 'p', 's', 'u', 'x']);
+    TITLES.iter().any(|title| message.starts_with(title)) || message.split('%').skip(1).any(prints)
 }
 
 fn header(message: &str) -> Option<Header> {
     if is_title(message) {
         return None;
+    }
+    if let Some(header) = of_2_4(message) {
+        return Some(header);
     }
     let (at, form, kind, rest) = HEADS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
@@ -188,11 +225,17 @@ fn header(message: &str) -> Option<Header> {
         Kind::Slub => "gfp=",
         _ => "mode:",
     };
-    // What has no flags is a sentence about a report, not one.
+    // What has no flags is a sentence about a report, not one; what has the signs of a format is a program's text.
+    let is_number = |text: &str| text.starts_with(|character: char| character.is_ascii_digit());
+    let is_flags = |text: &str| ["(", "GFP_", "__GFP_"].iter().any(|begin| text.starts_with(begin));
     let mode = match value(rest, key) {
-        Some(mode) => mode.to_owned(),
-        None if is_vmap && rest.contains(" failed: ") => String::new(),
-        None => return None,
+        Some(mode) if is_number(mode) || is_flags(mode) => match mode.contains('(') {
+            true => mode.to_owned(),
+            // `(gfp=0x20)`
+            false => mode.trim_end_matches(')').to_owned(),
+        },
+        None if is_vmap && is_number(rest) && rest.contains(" failed: ") => String::new(),
+        _ => return None,
     };
     let order = value(rest, "order:").or_else(|| value(rest, "order="));
     let order = order.or_else(|| value(rest, "page order "));
@@ -200,7 +243,7 @@ fn header(message: &str) -> Option<Header> {
     let nodemask = nodes(rest, "nodemask=");
     Some(Header {
         kind,
-        process: message[..at].trim_end_matches([':', ' ']).chars().take(PROCESS_MOST).collect(),
+        process: process(message[..at].trim_end_matches([':', ' '])),
         // Areas are made of single pages where they do not say so.
         order: match order {
             Some(order) => order.parse().ok().filter(|&order| order < 64),
@@ -224,6 +267,28 @@ fn header(message: &str) -> Option<Header> {
     })
 }
 
+/// `__alloc_pages: 0-order allocation failed (gfp=0x20/0)`: all that Linux 2.4 says.
+fn of_2_4(message: &str) -> Option<Header> {
+    let (order, rest) =
+        message.strip_prefix("__alloc_pages: ")?.split_once("-order allocation failed")?;
+    let mode = value(rest, "gfp=")?.split('/').next()?;
+    Some(Header {
+        kind: Kind::Failure,
+        order: order.parse().ok(),
+        mode: mode.into(),
+        ..Header::default()
+    })
+}
+
+/// The name of a process, without what stands before it: a prefix that nobody knows, another program's words.
+fn process(text: &str) -> String {
+    const ENDS: [&str; 7] = ["]", ">", "\"", "|", "\t", "  ", ": "];
+    let last = |name, end| str::rsplit(name, end).next().unwrap_or(name);
+    let name = ENDS.iter().copied().fold(text, last).trim_start();
+    let name = if name.is_empty() { text } else { name };
+    name.chars().take(PROCESS_MOST).collect()
+}
+
 /// What vmalloc lacked, of kernels up to 4.9: they tell it in a line before the first one of a page allocation failure.
 pub(crate) fn area(message: &str) -> Option<String> {
     let rest = message.strip_prefix("vmalloc: allocation failure")?;
@@ -233,7 +298,8 @@ pub(crate) fn area(message: &str) -> Option<String> {
 
 /// What stands between the size of an area and the flags; before Linux 5.13 the size itself.
 fn failed(rest: &str) -> Option<String> {
-    let (words, _) = rest.split_once(", mode:")?;
+    let (words, _) = rest.split_once("mode:")?;
+    let words = words.trim_end().strip_suffix(',')?;
     let words = match words.strip_prefix(':') {
         Some(size) => size,
         None => words.split_once(',')?.1,
@@ -330,11 +396,14 @@ fn of_process(message: &str) -> Option<Piece> {
         let number = |key| value(message, key).and_then(|text| text.parse().ok());
         let release = message.split(" #").next().filter(|head| head.len() < message.len());
         let release = release.and_then(|head| head.rsplit(' ').next());
-        let is_odd = |character: char| !character.is_ascii_alphanumeric();
+        // A flag of the taint may stick to it.
+        let is_odd = |character: char| !character.is_ascii_digit();
         let release = release.map(|release| release.trim_start_matches(is_odd));
+        let release = release.filter(|release| !release.is_empty());
         let pid = if is_new { number("PID: ") } else { number("Pid: ") };
         let (_, name) = message.split_once(if is_new { " Comm: " } else { ", comm: " })?;
-        let end = [" Not tainted", " Tainted: "].iter().find_map(|end| name.find(end));
+        const ENDS: [&str; 3] = [" Kdump: loaded", " Not tainted", " Tainted: "];
+        let end = ENDS.iter().find_map(|end| name.find(end));
         let name = end.map(|end| name[..end].chars().take(PROCESS_MOST).collect());
         return Some(Piece::Cpu(number("CPU: "), pid, release.map(String::from), name));
     }
@@ -352,10 +421,41 @@ fn of_process(message: &str) -> Option<Piece> {
             task_memcg: text("task_memcg="),
         })));
     }
+    of_kill(message)
+}
+
+fn of_kill(message: &str) -> Option<Piece> {
+    if message.starts_with("Kernel panic - not syncing: Out of memory")
+        || message.starts_with("Out of memory and no killable processes")
+        || message.starts_with("Kernel panic - not syncing: System is deadlocked on memory")
+    {
+        return Some(Piece::Panic(message.chars().take(120).collect()));
+    }
+    // What a stack had left proves nothing.
+    let call = |name: &str| {
+        message.split_once(name).is_some_and(|(head, rest)| {
+            let is_call = rest.starts_with("+0x") || rest.starts_with('.') && rest.contains("+0x");
+            is_call && !head.contains('?') && !head.ends_with('_')
+        })
+    };
+    if call("mem_cgroup_out_of_memory") {
+        return Some(Piece::Call(true));
+    }
+    if call("dump_header") {
+        return Some(Piece::Call(false));
+    }
+    let of_group = match message {
+        _ if message.starts_with("Memory cgroup out of memory") => Some(true),
+        _ if message.starts_with("Out of memory") => Some(false),
+        _ => None,
+    };
+    if let Some(of_group) = of_group.filter(|_| message.ends_with("or sacrifice child")) {
+        return Some(Piece::Chosen(of_group));
+    }
     let at = ["Killed process ", "killed process "]
         .iter()
         .find_map(|form| message.find(form).map(|at| at + form.len()))?;
-    killed(&message[at..]).map(|victim| Piece::Killed(Box::new(victim)))
+    killed(&message[at..]).map(|victim| Piece::Killed(of_group, Box::new(victim)))
 }
 
 fn of_memcg(message: &str) -> Option<Piece> {
@@ -445,7 +545,8 @@ fn of_slub(message: &str) -> Option<Piece> {
     if let Some(rest) = message.strip_prefix("cache: ") {
         let order = |key| value(rest, key)?.parse().ok();
         let orders = order("default order: ").zip(order("min order: "));
-        return Some(Piece::SlubCache(rest.split(',').next()?.chars().take(64).collect(), orders));
+        let name = rest.split(',').next()?;
+        return Some(Piece::SlubCache(name.chars().take(CACHE_MOST).collect(), orders));
     }
     let (node, rest) = message.strip_prefix("node ")?.split_once(": slabs: ")?;
     Some(Piece::SlubNode(node.parse().ok()?, value(rest, "free: ")?.parse().ok()?))
@@ -541,7 +642,7 @@ mod tests {
         let killed = classify(
             "Out of memory: Killed process 7 (my (app)) total-vm:9kB, anon-rss:8kB, file-rss:4kB, shmem-rss:1kB, UID:0 pgtables:72kB oom_score_adj:0",
         );
-        let Piece::Killed(victim) = killed else { panic!("{killed:?}") };
+        let Piece::Killed(Some(false), victim) = killed else { panic!("{killed:?}") };
         assert_eq!(
             (
                 victim.pid,

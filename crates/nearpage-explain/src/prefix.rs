@@ -23,6 +23,8 @@ pub(crate) struct Line<'a> {
     pub(crate) message: &'a str,
     /// Whether there was more in front of it than what a mail puts there to quote.
     pub(crate) has_prefix: bool,
+    /// How many mails quote it, each in the next.
+    pub(crate) quotes: usize,
 }
 
 impl<'a> Line<'a> {
@@ -45,8 +47,14 @@ impl<'a> Line<'a> {
             // Quoted by a mail, a cell of a table.
             Some(mark @ (b'>' | b'|')) if *mark == b'>' || is_cell(text) => {
                 let rest = text.trim_start_matches(char::from(*mark));
+                self.quotes += if *mark == b'>' { text.len() - rest.len() } else { 0 };
                 // A cell has one behind it, too.
                 self.message = if *mark == b'|' { rest.trim_end_matches('|') } else { rest }.trim();
+                return true;
+            }
+            // Added by a patch.
+            Some(b'+') => {
+                self.message = text[1..].trim();
                 return true;
             }
             // Docker and Kubernetes: `2026-03-07T01:02:03.5Z stdout F text`.
@@ -91,7 +99,8 @@ impl<'a> Line<'a> {
         } else {
             return None;
         }
-        Some(rest)
+        // `[2026-03-07T01:02:03Z]: text`
+        Some(rest.strip_prefix(": ").unwrap_or(rest))
     }
 
     fn kmsg(&mut self, text: &'a str) -> Option<&'a str> {
@@ -261,7 +270,8 @@ mod tests {
         ];
         for (text, time, caller) in cases {
             let has_prefix = !text.starts_with("Mem") && !text.starts_with(">> ");
-            let expected = Line { time, caller, message: "Mem-Info:", has_prefix };
+            let quotes = text.matches('>').count() * usize::from(text.starts_with('>'));
+            let expected = Line { time, caller, message: "Mem-Info:", has_prefix, quotes };
             assert_eq!(Line::parse(text), expected, "{text}");
         }
     }

@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use crate::anchor::{self, Shape};
 use crate::beside::Beside;
+use crate::cause::kib;
 use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
 use crate::prefix::{Line, is_dated, uncoloured};
-use crate::report::{Kind, Report};
+use crate::report::{Kind, Report, ZoneRow};
 use crate::rows;
 use crate::transport::Transport;
 
@@ -35,25 +36,29 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let phrases = [
+    const PHRASES: [&str; 18] = [
         "page alloc",
+        "order alloc",
         "oom-kill",
         "alloc failure",
         "vmalloc",
         "vmap alloc",
         "SLUB: Unable",
         "illed process",
-        "page\u{a0}allocation",
-        "alloc\u{a0}failure",
-        "vmap\u{a0}alloc",
-        "SLUB:\u{a0}Unable",
-        "illed\u{a0}process",
-        "Linux\u{a0}version",
-        "Linux version ",
-        "Mem-Info:",
-        "Mem-info:",
+        "Kill process",
+        "syncing: Out of",
+        "dump_header",
+        ": usage ",
+        "result of limit",
+        "cgroup stats",
+        "oom.group",
+        "Linux version",
+        "Mem-",
+        "kB min:",
     ];
-    AhoCorasick::new(phrases).expect("they are few")
+    // Some programs keep words together by blanks of another kind.
+    let phrases = PHRASES.map(|phrase| [phrase.to_owned(), phrase.replace(' ', "\u{a0}")]);
+    AhoCorasick::new(phrases.concat()).expect("they are few")
 });
 
 /// Why a log cannot be read.
@@ -130,6 +135,8 @@ pub struct Reader<R> {
     /// The line before, as it was written, within a report.
     last: String,
     unread: Vec<Unread>,
+    /// The last line of memory's state that is no report's.
+    state: Option<u64>,
     beside: Beside,
 }
 
@@ -138,8 +145,8 @@ pub struct Reader<R> {
 pub struct Unread {
     /// Its line, from 1.
     pub line: u64,
-    /// Why it cannot be read.
-    pub why: &'static str,
+    /// Why it cannot be read, and what it tells.
+    pub why: String,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -166,6 +173,7 @@ impl<R: BufRead> Reader<R> {
             raw: String::new(),
             last: String::new(),
             unread: Vec::new(),
+            state: None,
             beside: Beside::default(),
         }
     }
@@ -333,13 +341,16 @@ impl<R: BufRead> Reader<R> {
         text.clone_into(&mut self.raw);
         let mut lines = Vec::new();
         self.transport.undo(&uncoloured(text), |line| lines.push(line.to_owned()));
+        // What quotes a line that was made of several quotes all of them.
+        let quotes = |text: &str| Line::parse(text).quotes;
+        let quotes = lines.first().map_or(0, |line| quotes(line).min(quotes(text)));
         for line in lines {
-            self.take_written(&line, number);
+            self.take_written(&line, number, quotes);
         }
     }
 
     /// Takes a line as it was written: one message, a part of one, or several.
-    fn take_written(&mut self, text: &str, number: u64) {
+    fn take_written(&mut self, text: &str, number: u64, quotes: usize) {
         // A console and a log that are copied together have each line twice; two CPUs that print at once may, too.
         if text.len() >= 24 && text == self.last && self.open.len() < 2 {
             return;
@@ -359,6 +370,7 @@ impl<R: BufRead> Reader<R> {
             // A cell of a table ends with a mark.
             text: text.trim().trim_end_matches(" |").trim_end().into(),
             has_prefix,
+            quotes: line.quotes.max(quotes),
             width,
             blanks,
         };
@@ -418,6 +430,7 @@ impl<R: BufRead> Reader<R> {
             caller: message.caller.as_deref(),
             message: &message.text,
             has_prefix: message.has_prefix,
+            quotes: message.quotes,
         };
         // Linux 4.9 broke rows: the node stands on a line before.
         let joined;
@@ -452,7 +465,12 @@ impl<R: BufRead> Reader<R> {
             if header.kind == Kind::Failure && area.is_some() {
                 (header.kind, header.failed) = (Kind::Vmalloc, area);
             }
-            let mut open = Open::new(*header, number, line.time, line.caller);
+            let at = self.open.iter_mut().position(|open| open.take_area(&header));
+            let mut open = match at {
+                Some(at) => self.open.remove(at),
+                None => Open::new(*header, number, line.time, line.caller),
+            };
+            open.quotes = message.quotes;
             if let Some(cpuset) = piece::cpuset(line.message) {
                 open.take(&cpuset, number, line.caller);
             }
@@ -460,31 +478,11 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         let caller = line.caller;
-        let taken_by = match piece {
-            Piece::Other => None,
-            // Another task than the report's may reap the victim and print this line; the report's own is asked first.
-            Piece::Killed(_) => {
-                let is_own = |open: &Open| open.caller() == caller;
-                let mut own = self.open.iter_mut();
-                let own = own.position(|open| is_own(open) && open.take(&piece, number, caller));
-                own.or_else(|| {
-                    self.open.iter_mut().position(|open| open.take(&piece, number, caller))
-                })
-            }
-            _ => {
-                let mut likely = self.open.iter_mut();
-                let likely = likely
-                    .position(|open| open.is_likely(&piece) && open.take(&piece, number, caller));
-                likely.or_else(|| {
-                    self.open.iter_mut().position(|open| open.take(&piece, number, caller))
-                })
-            }
-        };
-        let is_end = matches!(piece, Piece::Constraint(_) | Piece::Killed(_));
-        let taken_by = match taken_by {
+        let taken_by = match self.taker(&piece, message) {
             // `grep -i oom` leaves the ends of reports.
-            None if is_end => {
+            None if piece.proves_a_kill(!self.open.is_empty()) => {
                 let mut open = Open::without_head(number, line.time, caller);
+                open.quotes = message.quotes;
                 open.take(&piece, number, caller);
                 self.open_one(open);
                 return;
@@ -495,7 +493,7 @@ impl<R: BufRead> Reader<R> {
         // A row may be that of any report which began since. A line about a victim names it.
         if let Some(at) = taken_by.filter(|at| at + 1 < self.open.len())
             && caller.is_none()
-            && !matches!(piece, Piece::Killed(_))
+            && !matches!(piece, Piece::Killed(..))
         {
             self.open[at..].iter_mut().for_each(Open::note_mixed);
         }
@@ -507,8 +505,38 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         self.note_unread(&piece, line.message, number);
+        // Another process, or another kernel: what comes now is not of those that told theirs.
+        self.close_where(|open| open.quotes == message.quotes && open.is_over(&piece, caller));
         // What belongs to no report ends those that have all they need.
-        self.close_where(|open| open.is_complete() || open.last_line() + GAP_MOST < number);
+        self.close_where(|open| {
+            let is_over = open.is_complete() && !open.is_group_kill();
+            is_over || open.last_line() + GAP_MOST < number
+        });
+    }
+
+    /// The report that takes a piece: one whose it is likely, else the oldest that can. Kills come one after the other: what is of one
+    /// is the newest one's.
+    fn taker(&mut self, piece: &Piece, message: &Message) -> Option<usize> {
+        let (caller, time) = (message.caller.as_deref(), message.time.as_deref());
+        let mut taker = |is_likely: &dyn Fn(&Open) -> bool| {
+            let take = |open: &mut Open| {
+                open.quotes == message.quotes
+                    && is_likely(open)
+                    && open.take(piece, message.line, caller)
+            };
+            let mut open = self.open.iter_mut();
+            match piece.is_of_kill() {
+                true => open.rposition(take),
+                false => open.position(take),
+            }
+        };
+        let likely = match piece {
+            Piece::Other => return None,
+            // Another task than the report's may reap the victim and print this line; the report's own is asked first.
+            Piece::Killed(..) => taker(&|open| open.caller() == caller),
+            _ => taker(&|open| open.is_likely(piece, time)),
+        };
+        likely.or_else(|| taker(&|_| true))
     }
 
     /// Notes a report that is seen and cannot be read.
@@ -521,18 +549,47 @@ impl<R: BufRead> Reader<R> {
             Piece::Other if piece::is_cut_head(message) => {
                 "its first line was cut, its flags are missing"
             }
-            Piece::MemInfo if self.open.is_empty() => {
-                "what memory had, without the line that says who asked for some (sysrq m, or it was lost)"
+            Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {
+                return self.note_state(piece, number);
             }
             _ => return,
         };
         if self.unread.len() < UNREAD_MOST {
-            self.unread.push(Unread { line: number, why });
+            self.unread.push(Unread { line: number, why: why.into() });
+        }
+    }
+
+    /// Notes rows of memory's state that are no report's: those of one moment together.
+    fn note_state(&mut self, piece: &Piece, number: u64) {
+        const STATE: &str = "what memory had, without the line that says who asked for some (sysrq m, or it was lost)";
+        const WHY_MOST: usize = 1000;
+        let is_next = self.state.is_some_and(|last| number.saturating_sub(last) < GAP_MOST);
+        self.state = Some(number);
+        if !is_next || *piece == Piece::MemInfo {
+            if self.unread.len() == UNREAD_MOST {
+                return;
+            }
+            self.unread.push(Unread { line: number, why: STATE.into() });
+        }
+        let Piece::Zone(row) = piece else { return };
+        let ZoneRow { node, name, free, min, free_cma, .. } = &row.0;
+        let told = self.unread.iter_mut().rev().find(|unread| unread.why.starts_with(STATE));
+        if let (Some(unread), Some(free)) = (told, free.known())
+            && unread.why.len() < WHY_MOST
+        {
+            let cma = free_cma.known().filter(|cma| *cma > 0);
+            let cma = cma.map(|cma| format!(", {} of them for CMA", kib(cma)));
+            let below = if free < min.least() { ", below min" } else { "" };
+            unread.why += &format!(
+                "; {name} of node {node} had {} free{}{below}",
+                kib(free),
+                cma.unwrap_or_default()
+            );
         }
     }
 
     fn open_one(&mut self, open: Open) {
-        self.close_where(Open::is_complete);
+        self.close_where(|open| open.is_complete() || open.lacks_head());
         if self.open.len() == OPEN_MOST {
             let oldest = self.open.remove(0);
             self.closed.push_back(oldest.close(self.kernel.as_deref()));
@@ -545,7 +602,7 @@ impl<R: BufRead> Reader<R> {
         let mut held = Vec::new();
         self.transport.finish(|line| held.push(line.to_owned()));
         for line in held {
-            self.take_written(&line, self.line);
+            self.take_written(&line, self.line, 0);
         }
         self.take_pending();
         self.close_where(|_| true);

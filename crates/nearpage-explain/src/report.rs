@@ -366,6 +366,8 @@ pub struct Report {
     pub tasks_listed: u64,
     /// Who was ended.
     pub victim: Option<Victim>,
+    /// What the kernel said when it ended itself instead: a setting wants it so, or there was nobody to end.
+    pub panic: Option<String>,
     /// How many others of its group were ended with it (`memory.oom.group`).
     pub also_ended: u64,
     /// The cache that got no page.

@@ -5,7 +5,8 @@
 //! | docker, journals, APIs | `{"log":"text\n","stream":"stderr"}`, `"MESSAGE" : "text"`, one string with `\n` for each end of a line |
 //! | syslog daemons | `#012`, `\x0a`, `\012` for an end of a line within a message |
 //! | mail | quoted-printable: `=3D`, `=20`, lines that go on behind `=` |
-//! | pages | `&lt;`, `&#39;`, `<br>`, `<span class="k">` |
+//! | collectors, tables | `ts=1 level=warn msg="text"`, `7,warn,"text"` |
+//! | pages, forums | `&lt;`, `&#39;`, `<br>`, `<span class="k">`, `[COLOR="Red"]` |
 //! | markdown | `\*`, `\_`, `\[`, `| cells |` |
 
 use std::borrow::Cow;
@@ -175,7 +176,10 @@ fn same_prefix(one: &str, other: &str) -> usize {
     let same =
         |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
     let length = one.bytes().zip(other.bytes()).take_while(same).count();
-    let is_end = |at: &usize| matches!(other.as_bytes()[at - 1], b' ' | b'>' | b'|');
+    let is_end = |at: &usize| match other.as_bytes()[at - 1] {
+        b'+' => *at == 1,
+        byte => matches!(byte, b' ' | b'>' | b'|'),
+    };
     let length = (1..=length).rev().find(is_end).unwrap_or(0);
     // One blank may be the text's own.
     if length == 1 && other.starts_with(' ') { 0 } else { length }
@@ -185,7 +189,11 @@ fn same_prefix(one: &str, other: &str) -> usize {
 fn unwrapped(text: &str, layers: usize, found: &mut Vec<String>) {
     let blanks = nowhere_broken(text);
     let text = blanks.as_ref();
-    let inner = (layers > 0).then(|| json(text).or_else(|| markup(text)).or_else(|| escapes(text)));
+    let inner = || {
+        let inner = json(text).or_else(|| field(text)).or_else(|| markup(text));
+        inner.or_else(|| escapes(text))
+    };
+    let inner = (layers > 0).then(inner);
     match inner.flatten().filter(|inner| inner != text) {
         Some(inner) => {
             let inner = uncoloured(&inner).into_owned();
@@ -303,7 +311,47 @@ fn string(text: &str) -> Option<(String, usize)> {
     Some((found, text.len() - characters.as_str().len()))
 }
 
-/// A text without tags of HTML and with its characters by name as they are.
+/// The last field of a row whose fields have commas between them, or the message of `key=value` pairs.
+fn field(text: &str) -> Option<String> {
+    const KEYS: [&str; 2] = ["msg=\"", "message=\""];
+    let text = core(text);
+    if !text.ends_with('"') {
+        return None;
+    }
+    let of_key = |key: &&str| {
+        let (head, _) = text.split_once(*key)?;
+        let is_key = head.is_empty() || head.ends_with(' ') && head.contains('=');
+        let rest = &text[head.len() + key.len() - 1..];
+        let (message, length) = string(rest)?;
+        (is_key && length == rest.len()).then_some(message)
+    };
+    last_of_row(text).or_else(|| KEYS.iter().find_map(of_key))
+}
+
+/// `7,2026-03-07 01:02:03,"text"`: within a field a quotation mark is written twice.
+fn last_of_row(text: &str) -> Option<String> {
+    let (head, rest) = text.strip_suffix('"')?.split_once(",\"")?;
+    let ends_field = |last: char| last.is_ascii_alphanumeric() || last == '"';
+    if !head.contains(',') || !head.ends_with(ends_field) {
+        return None;
+    }
+    let mut last = String::new();
+    let mut characters = rest.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' if characters.as_str().starts_with(",\"") => {
+                // Behind the end of a field the next begins.
+                characters.nth(1);
+                last.clear();
+            }
+            '"' if characters.next() != Some('"') => return None,
+            character => last.push(character),
+        }
+    }
+    Some(last)
+}
+
+/// A text without tags of HTML and of forums, and with its characters by name as they are.
 fn markup(text: &str) -> Option<String> {
     const NAMED: [(&str, &str); 7] = [
         ("&lt;", "<"),
@@ -335,32 +383,34 @@ fn markup(text: &str) -> Option<String> {
         "samp",
         "table",
     ];
-    let has_tag = |text: &str| {
-        text.match_indices('<').any(|(at, _)| {
-            let rest = text[at + 1..].trim_start_matches('/');
-            TAGS.iter().any(|tag| is_tag(rest, tag))
-        })
+    // Kernels have single letters in such brackets.
+    const MARKS: [&str; 6] = ["code", "quote", "color", "size", "font", "url"];
+    // The tag with which a text begins, and what is behind it.
+    let tag = |text: &'_ str| {
+        let (tags, ends, end) = match text.starts_with('<') {
+            true => (&TAGS[..], ['>', ' ', '/'], '>'),
+            false => (&MARKS[..], [']', '=', ' '], ']'),
+        };
+        let name = text[1..].trim_start_matches('/');
+        let tag = *tags.iter().find(|tag| is_tag(name, tag, ends))?;
+        Some((tag, text.find(end)? + 1))
     };
-    if !text.contains('&') && !(text.contains('<') && has_tag(text)) {
+    let mut begins = text.match_indices(['<', '[']);
+    if !text.contains('&') && !begins.any(|(at, _)| tag(&text[at..]).is_some()) {
         return None;
     }
     let mut found = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('<') {
-        found.push_str(&rest[..at]);
-        let tail = &rest[at..];
-        let name = tail[1..].trim_start_matches('/');
-        let tag = TAGS.iter().find(|tag| is_tag(name, tag));
-        match tag.and(tail.find('>')) {
-            Some(end) => {
-                found.push_str(if tag == Some(&"br") { "\n" } else { "" });
-                rest = &tail[end + 1..];
-            }
-            None => {
-                found.push('<');
-                rest = &tail[1..];
-            }
-        }
+    while let Some(at) = rest.find(['<', '[']) {
+        let (head, tail) = rest.split_at(at);
+        found.push_str(head);
+        let (tag, length) = tag(tail).unwrap_or(("", 0));
+        found.push_str(match tag {
+            "" => &tail[..1],
+            "br" => "\n",
+            _ => "",
+        });
+        rest = &tail[length.max(1)..];
     }
     found.push_str(rest);
     // The ampersand last: it may be one of an escape that was escaped.
@@ -372,9 +422,9 @@ fn markup(text: &str) -> Option<String> {
     Some(found)
 }
 
-fn is_tag(text: &str, tag: &str) -> bool {
+fn is_tag(text: &str, tag: &str, ends: [char; 3]) -> bool {
     let rest = text.get(..tag.len()).filter(|name| name.eq_ignore_ascii_case(tag));
-    rest.is_some() && text[tag.len()..].starts_with(['>', ' ', '/'])
+    rest.is_some() && text[tag.len()..].starts_with(ends)
 }
 
 /// A text with ends of lines where their codes were, and without the backslashes of markdown.
@@ -426,7 +476,7 @@ mod tests {
 
     #[test]
     fn what_was_written_comes_back() {
-        let cases: [(&[&str], &[&str]); 13] = [
+        let cases: [(&[&str], &[&str]); 18] = [
             (&["Mem-Info:"], &["Mem-Info:"]),
             (&["a:1#012 b:2#012 c"], &["a:1", " b:2", " c"]),
             (&["a:1\\x0a b:2"], &["a:1", " b:2"]),
@@ -440,6 +490,11 @@ mod tests {
             (&["x&lt;y&gt; &#39;z&#39;"], &["x<y> 'z'"]),
             (&["<span class=\"k\">a</span><br/>b"], &["a", "b"]),
             (&["<IRQ> <4>[1.0] a <TASK>"], &["<IRQ> <4>[1.0] a <TASK>"]),
+            (&["[COLOR=\"Red\"]a[/COLOR] b[code]"], &["a b"]),
+            (&["[B]=BAD_PAGE, [  444] [pid]"], &["[B]=BAD_PAGE, [  444] [pid]"]),
+            (&["ts=1 level=warn msg=\"a \\\"b\\\"\""], &["a \"b\""]),
+            (&["7,2026-03-07 01:02:03,\"a \"\"b\"\"\""], &["a \"b\""]),
+            (&["a says x=1,\"b\""], &["a says x=1,\"b\""]),
             (&["1\\*4kB \\_\\_GFP"], &["1*4kB __GFP"]),
             (&["0*4096kB = 12kB", "order=0"], &["0*4096kB = 12kB", "order=0"]),
             (&["a\u{a0}b"], &["a b"]),

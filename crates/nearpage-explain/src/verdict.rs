@@ -5,7 +5,7 @@ use nearpage::{Gfp, Order};
 use serde::Serialize;
 
 use crate::figure::{Figure, Side};
-use crate::report::{Kind, Memcg, NodeRow, Report, ZoneRow};
+use crate::report::{Kind, NodeRow, Report, ZoneRow};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// A rule of the page allocator.
@@ -275,11 +275,10 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
 
 /// The rule that refuses before any zone is asked, if one does.
 fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answer)> {
-    let has_group = |memcg: &Memcg| memcg.limit.is_some() || memcg.path.is_some();
     let is_memcg = match report.constraint.as_deref() {
         Some("CONSTRAINT_MEMCG") => true,
         Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
-        None => report.memcg.as_ref().is_some_and(has_group),
+        None => report.memcg.is_some(),
     };
     if is_memcg {
         return Some((Rule::Memcg, Answer::Refused));

@@ -259,6 +259,8 @@ fn killed(report: &Report, verdict: &Verdict) -> Vec<String> {
         if report.also_ended > 0 {
             lines.push(format!("and {} others of its group", report.also_ended));
         }
+    } else if let Some(words) = &report.panic {
+        lines.push(format!("nobody: the kernel ended itself: \"{}\"", shown(words)));
     } else if report.kind == Kind::Oom {
         lines.push("nobody, as far as the log goes".into());
     }

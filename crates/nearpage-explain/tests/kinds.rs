@@ -424,3 +424,256 @@ managed:652020kB free_pcp:204kB free_cma:552kB
     assert_eq!(report.zones[0].reserve, [0, 0, 0]);
     assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::NoBlock, Answer::Refused));
 }
+
+/// What a mail quotes has as many marks as mails: rows of one report are none of the other's.
+#[test]
+fn a_report_takes_no_rows_of_another_quote() {
+    let log = "\
+>>>> swapd: page allocation failure: order:0, mode:0x820(GFP_ATOMIC), nodemask=(null),cpuset=/,mems_allowed=0
+>>>> CPU: 1 PID: 40 Comm: swapd Not tainted 6.8.9 #1
+>>> The same on 6.9.0:
+>>> swapd: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null),cpuset=/,mems_allowed=0
+>>> CPU: 0 PID: 41 Comm: swapd Not tainted 6.9.0 #1
+>>> Mem-Info:
+>>> Node 0 Normal free:56kB min:3400kB low:4200kB high:5000kB present:786432kB managed:746644kB free_cma:0kB
+>>> lowmem_reserve[]: 0 0
+>>> Node 0 Normal: 14*4kB (U) 0*8kB = 56kB
+";
+    let found = explained(log);
+    let rules: Vec<_> = found.iter().map(|found| found.verdict.rule).collect();
+    assert_eq!(rules, [Rule::Unknown, Rule::Watermark]);
+    assert!(found.iter().all(|found| !found.report.is_mixed));
+}
+
+/// The log goes on with another process, whose first line is lost: what comes then is not the first one's.
+#[test]
+fn another_process_ends_a_report() {
+    let log = |cpu: &str| {
+        format!(
+            "\
+[1.0] a: page allocation failure: order:0, mode:0x820(GFP_ATOMIC), nodemask=(null)
+[1.0] CPU: 0 PID: 7 Comm: a Not tainted 6.1.0 #1
+{cpu}[9.0] Mem-Info:
+[9.0] Node 0 Normal free:56kB min:3400kB low:4200kB high:5000kB present:786432kB managed:746644kB free_cma:0kB
+"
+        )
+    };
+    let rows = |cpu: &str| explained(&log(cpu))[0].report.zones.len();
+    assert_eq!(rows("[1.0] CPU: 0 PID: 7 Comm: a Not tainted 6.1.0 #1\n"), 1);
+    assert_eq!(rows("[9.0] CPU: 0 PID: 8 Comm: b Not tainted 6.1.0 #1\n"), 0);
+    assert_eq!(rows("[9.0] CPU: 0 PID: 7 Comm: a Not tainted 6.6.0 #1\n"), 0);
+    // A worker prints over the report before its own line.
+    let report = explained(
+        "\
+[1.0] eater: page allocation failure: order:0, mode:0xdc0(GFP_KERNEL|__GFP_ZERO), nodemask=(null)
+[1.0] CPU: 2 PID: 51 Comm: kworker/2:1 Tainted: G      D W5.4.1 #1
+[1.0] CPU: 1 PID: 80 Comm: eater Kdump: loaded Tainted: G      D W5.4.1 #1
+",
+    )
+    .remove(0)
+    .report;
+    assert_eq!((report.pid, report.kernel.as_deref()), (Some(80), Some("5.4.1")));
+}
+
+/// Subjects of mails and what programs print reports by are no reports.
+#[test]
+fn texts_about_reports_are_none() {
+    let log = "\
+Message-ID: <a@example.org>
+Subject: Re: swapd: page allocation failure: order:0, mode:0x820(GFP_ATOMIC),
+ nodemask=(null),cpuset=/,mems_allowed=0 (board B)
+-\tpr_warn(\"%s invoked oom-killer: gfp_mask=%#x(%pGg), order=%d, oom_score_adj=%hd\\n\",
++\tpr_warn(\"SLUB: Unable to allocate memory on node %d, gfp=%#x(%pGg)\\n\",
++\tpr_warn(\"vmap allocation for size %lu failed: use vmalloc=<size> to increase size\\n\");
+";
+    let mut reader = Reader::new(log.as_bytes());
+    assert!(reader.next().is_none());
+    assert_eq!(reader.unread(), []);
+}
+
+/// Whose limit it was, of lines without the first one.
+#[test]
+fn lines_about_a_group_alone_are_a_report() {
+    let of_group = |log: &str| {
+        let found = explained(log);
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!((found.verdict.rule, found.report.lacks_head), (Rule::Memcg, true), "{log}");
+        let memcg = found.report.memcg.as_ref().unwrap();
+        (memcg.path.clone(), memcg.limit, found.report.victim.as_ref().map(|victim| victim.pid))
+    };
+    let told = Some("/red".to_owned());
+    let log = "\
+Mar  5 02:12:02 box kernel: Task in /red/a killed as a result of limit of /red
+Mar  5 02:12:02 box kernel: memory: usage 65536kB, limit 65536kB, failcnt 18
+Mar  5 02:12:02 box kernel: memory+swap: usage 65536kB, limit 65536kB, failcnt 0
+Mar  5 02:12:02 box kernel: Memory cgroup stats for /red: cache:24KB rss:900KB unevictable:0KB
+Mar  5 02:12:02 box kernel: Memory cgroup stats for /red/a: cache:24KB rss:64000KB unevictable:0KB
+Mar  5 02:12:02 box kernel: Memory cgroup out of memory: Kill process 8 (x) score 899 or sacrifice child
+Mar  5 02:12:02 box kernel: Killed process 8 (x) total-vm:9000kB, anon-rss:8000kB, file-rss:4kB, shmem-rss:0kB
+";
+    assert_eq!(of_group(log), (told.clone(), Some(65_536), Some(8)));
+    let log = "\
+[88.1] memory: usage 20480kB, limit 20480kB, failcnt 54
+[88.3] Memory cgroup stats for /red:
+[88.4] anon 20000000
+[88.5] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/red,task_memcg=/red,task=x,pid=8,uid=0
+[88.6] Memory cgroup out of memory: Killed process 8 (x) total-vm:30000kB, anon-rss:19000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:60kB oom_score_adj:0
+";
+    assert_eq!(of_group(log), (told, Some(20_480), Some(8)));
+    let log = "[1.0] Memory cgroup out of memory: Killed process 8 (x) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:16kB oom_score_adj:0\n";
+    assert_eq!(of_group(log), (None, None, Some(8)));
+    let log =
+        "[1.0] Memory cgroup out of memory: Kill process 8 (x) score 1899 or sacrifice child\n";
+    assert_eq!(of_group(log), (None, None, None));
+    // Those of the whole machine are no group's, and a group's are not theirs.
+    let log = "\
+[1.0] Out of memory: Kill process 9 (y) score 60 or sacrifice child
+[1.0] Killed process 9 (y) total-vm:9kB, anon-rss:8kB, file-rss:0kB
+[2.0] Task in /red killed as a result of limit of /red
+[2.0] memory: usage 1024kB, limit 1024kB, failcnt 7
+[9.0] Mem-Info:
+[9.0] Normal free:8000kB min:9000kB low:9500kB high:9900kB present:100000kB managed:100000kB
+[9.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=z,pid=7,uid=0
+[9.0] Out of memory: Killed process 7 (z) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB
+";
+    let rules: Vec<_> = explained(log).iter().map(|found| found.verdict.rule).collect();
+    assert_eq!(rules, [Rule::Unknown, Rule::Memcg, Rule::Unknown]);
+}
+
+/// `memory.oom.group`: all of a group are ended, each with a line, of which a mail broke some.
+#[test]
+fn others_of_a_group_belong_to_the_kill_before() {
+    let log = "\
+[   82.1] cc invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[   82.2] memory: usage 65536kB, limit 65536kB, failcnt 9
+[   82.3] Memory cgroup out of memory: Killed process 11 (cc) total-vm:9000kB, anon-rss:8000kB, file-rss:10kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+[   82.4] Tasks in /job are going to be killed
+due to memory.oom.group set
+[   82.5] Memory cgroup out of memory: Killed process 11 (cc) total-vm:9000kB, anon-rss:8000kB, file-rss:10kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+[   82.5] oom_reaper: reaped process 11 (cc), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB
+[   82.5] Memory cgroup out of memory: Killed process 12 (make) total-vm:900kB,
+anon-rss:800kB, file-rss:10kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+[   82.6] Memory cgroup out of memory: Killed process 13 (sh) total-vm:900kB, anon-rss:800kB, file-rss:10kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+[   99.6] Out of memory: Killed process 20 (sh) total-vm:900kB, anon-rss:800kB, file-rss:10kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+";
+    let found = explained(log);
+    let ended: Vec<_> = found.iter().map(|found| found.report.also_ended).collect();
+    assert_eq!(ended, [2, 0]);
+    assert_eq!(found[1].report.victim.as_ref().unwrap().pid, 20);
+}
+
+/// The stack of an OOM report says whether the limit of a group called.
+#[test]
+fn a_stack_proves_a_group() {
+    let head =
+        "[78.1] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n";
+    let stack = |sign: &str| {
+        format!(
+            "[78.4]  dump_header+0x4f/0x1eb\n[78.5]  out_of_memory+0x1cf/0x500\n[78.6]  {sign}mem_cgroup_out_of_memory+0xbd/0xe0\n"
+        )
+    };
+    for log in [format!("{head}{}", stack("")), stack("")] {
+        let found = explained(&log);
+        let rules: Vec<_> = found.iter().map(|found| found.verdict.rule).collect();
+        assert_eq!(rules, [Rule::Memcg], "{log}");
+    }
+    // What was left on a stack proves nothing.
+    assert_eq!(explained(&stack("? "))[0].verdict.rule, Rule::Unknown);
+}
+
+/// A machine that panics by `vm.panic_on_oom` names nobody who was ended.
+#[test]
+fn a_panic_ends_a_report() {
+    let log = "\
+[8.1] [39971]   950 39971  1983637   542742    3389  1015908             0 server
+[8.2] Kernel panic - not syncing: Out of memory: system-wide panic_on_oom is enabled
+[8.3] CPU: 0 PID: 35943 Comm: server Not tainted 3.10.0 #1
+";
+    let report = explained(log).remove(0).report;
+    assert!(report.panic.is_some_and(|words| words.contains("panic_on_oom")));
+    assert_eq!((report.pid, report.kernel.as_deref()), (Some(35_943), Some("3.10.0")));
+}
+
+/// The line about addresses comes before that of the area: one failure.
+#[test]
+fn a_vmap_and_a_vmalloc_line_are_one_failure() {
+    for (area, reason) in [
+        ("vmalloc: allocation failure: 200704 bytes, ", "4.14.0"),
+        ("vmalloc error: size 200704, vm_struct allocation failed, ", "5.14.0"),
+    ] {
+        let log = format!(
+            "[14.1] vmap allocation for size 204800 failed: use vmalloc=<size> to increase size\n\
+             [14.2] a: {area}mode:0x14000c0(GFP_KERNEL), nodemask=(null)\n\
+             [14.3] CPU: 0 PID: 11 Comm: a Not tainted {reason} #0\n"
+        );
+        let found = explained(&log);
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!((found.verdict.rule, found.report.pid), (Rule::Addresses, Some(11)));
+    }
+    // Two areas are two failures.
+    let line = "[1.0] vmap allocation for size 8192 failed: use vmalloc=<size> to increase size\n";
+    let other = line.replace("8192", "12288");
+    assert_eq!(explained(&format!("{line}{other}")).len(), 2);
+}
+
+/// A container's cache has its name of 64 digits; the lines about a cache are those of the failure right before.
+#[test]
+fn a_cache_of_a_container_is_its_limit() {
+    let name = "0123456789abcdef".repeat(4);
+    let log = format!(
+        "\
+[872.1] SLUB: Unable to allocate memory on node -1 (gfp=0x20)
+[872.9] SLUB: Unable to allocate memory on node -1 (gfp=0x20)
+[872.9]   cache: kmalloc-256(1412:{name}), object size: 256, buffer size: 256, default order: 1, min order: 0
+[872.9]   node 0: slabs: 299, objs: 9568, free: 0
+"
+    );
+    let found = explained(&log);
+    let rules: Vec<_> = found.iter().map(|found| found.verdict.rule).collect();
+    assert_eq!(rules, [Rule::Unknown, Rule::Memcg]);
+    assert_eq!(found[0].report.mode.bits, Some(0x20));
+    assert!(found[1].causes[0].text.contains(&name));
+}
+
+/// Rows of zones alone are no report, and are told.
+#[test]
+fn zones_alone_are_told() {
+    let log = "\
+[400.1] Node 0 DMA free:40000kB min:60000kB low:75000kB high:90000kB present:200000kB managed:190000kB free_cma:30000kB
+[400.2] lowmem_reserve[]: 0 0 0 0
+[400.2] Node 0 Normal free:8000kB min:600kB low:750kB high:900kB present:200000kB managed:190000kB free_cma:0kB
+[400.3] Node 0 DMA: 10000*4kB (UMC) 0*8kB = 40000kB
+";
+    let mut reader = Reader::new(log.as_bytes());
+    assert!(reader.next().is_none());
+    let [told] = reader.unread() else { panic!("{:?}", reader.unread()) };
+    let words = "DMA of node 0 had 39 MiB free, 29.2 MiB of them for CMA, below min; Normal of node 0 had 7.8 MiB free";
+    assert!(told.line == 1 && told.why.ends_with(words), "{told:?}");
+}
+
+/// Linux 2.4 has one line.
+#[test]
+fn failures_of_linux_2_4() {
+    let log = "Aug 27 17:20:03 box kernel: __alloc_pages: 1-order allocation failed (gfp=0x20/0)\n";
+    let found = explained(&log.repeat(2).replacen("1-order", "0-order", 1));
+    let orders: Vec<_> = found.iter().map(|found| found.report.order).collect();
+    assert_eq!((orders, found[0].report.mode.bits), (vec![Some(0), Some(1)], Some(0x20)));
+}
+
+/// A kill is that of the newest report: one before it may have lost its own.
+#[test]
+fn a_kill_is_the_newest_reports() {
+    let log = "\
+[1.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[1.0] CPU: 0 PID: 7 Comm: a Not tainted 6.1.0 #1
+[9.0] b invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[9.0] CPU: 0 PID: 8 Comm: b Not tainted 6.1.0 #1
+[9.0] memory: usage 1024kB, limit 1024kB, failcnt 7
+[9.0] Memory cgroup out of memory: Killed process 8 (b) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:16kB oom_score_adj:0
+we saw it in mem_cgroup_out_of_memory. CPU usage was 5% then
+";
+    let mut found = explained(log);
+    found.sort_by_key(|found| found.report.first_line);
+    let rules: Vec<_> = found.iter().map(|found| found.verdict.rule).collect();
+    assert_eq!(rules, [Rule::Unknown, Rule::Memcg]);
+}

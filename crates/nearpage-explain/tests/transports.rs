@@ -75,7 +75,7 @@ fn quoted_printable(log: &str) -> String {
 }
 
 /// Nothing is lost.
-const WHOLE: [Transport; 26] = [
+const WHOLE: [Transport; 29] = [
     ("as it is", |log| log.into()),
     ("containerd", |log| {
         each(log, |line| format!("2026-03-07T01:02:03.123456789Z stdout F {line}"))
@@ -133,6 +133,13 @@ const WHOLE: [Transport; 26] = [
     ("each line twice", |log| each(log, |line| format!("{line}\n{line}"))),
     ("lines of others between", |log| {
         each(log, |line| format!("{line}\nMar  7 01:02:03 box sshd[77]: Accepted key for a"))
+    }),
+    ("added by a patch", |log| each(log, |line| format!("+{line}"))),
+    ("logfmt", |log| {
+        each(log, |line| format!("ts=2026-03-07T01:02:03Z level=warn msg=\"{}\"", json(line)))
+    }),
+    ("a row with commas", |log| {
+        each(log, |line| format!("7,2026-03-07 01:02:03,\"{}\"", line.replace('"', "\"\"")))
     }),
     ("indented", |log| each(log, |line| format!("    {line}"))),
 ];

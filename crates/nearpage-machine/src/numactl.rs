@@ -94,7 +94,7 @@ fn parse_one(input: &str, lines: &[PastedLine]) -> Result<Machine, InputError> {
 
 /// Whether a paste has a line that numactl writes, and nobody else.
 pub fn is_in(paste: &str) -> bool {
-    paste.lines().any(|line| is_heading(pasted::unquoted(line)))
+    pasted::lines(paste).any(|(_, line)| is_heading(pasted::unquoted(line)))
 }
 
 fn is_heading(line: &str) -> bool {

@@ -97,7 +97,7 @@ pub enum DescriptionProblem {
         first: NodeId,
     },
     /// A distance names a node that is not there.
-    #[error("node {node} is not there, expected some of {known}")]
+    #[error("node {node} is not there, expected {}", some_of(.known))]
     UnknownNode {
         /// The node.
         node: NodeId,
@@ -144,5 +144,13 @@ impl DescriptionProblem {
     /// This problem at a place.
     pub fn at(self, place: &Place) -> DescriptionError {
         DescriptionError { place: place.clone(), problem: self }
+    }
+}
+
+/// What would be accepted in the place of a node that is not there.
+fn some_of(known: &str) -> String {
+    match known {
+        "" => "nodes with CPUs or memory before distances between them".into(),
+        _ => format!("some of {known}"),
     }
 }

@@ -1,6 +1,7 @@
 //! Archives of /sys and /proc: tar, plain or compressed with gzip, bzip2, xz or zstd.
 //!
 //! The tree may stand at the root of the archive or one folder deep, as `hwloc-gather-topology` makes it.
+//! A sosreport has answers of commands in the place of files.
 //! Only the files that describe a machine are kept, so that a copy of a whole /proc does not matter.
 
 use std::io::{self, ErrorKind, Read};
@@ -56,7 +57,8 @@ fn check_head(head: &[u8]) -> io::Result<()> {
 /// The path below the tree's root, if the file helps to describe a machine. `top` is the folder of the tree once it is
 /// known; it is empty for the archive's root.
 fn machine_path<'p>(path: &'p str, top: &mut Option<String>) -> Option<&'p str> {
-    let is_root = |path: &str| ["sys/", "proc/"].iter().any(|root| path.starts_with(root));
+    const ROOTS: [&str; 3] = ["sys/", "proc/", "sos_commands/"];
+    let is_root = |path: &str| ROOTS.iter().any(|root| path.starts_with(root));
     let (folder, below) = match path.split_once('/') {
         Some(_) if is_root(path) => ("", path),
         Some((folder, below)) if is_root(below) => (folder, below),
@@ -138,6 +140,10 @@ mod tests {
         assert_eq!(tree.read("sys/devices/system/cpu/online").unwrap().unwrap(), b"0\n");
         assert_eq!(tree.read("proc/meminfo").unwrap().unwrap(), b"MemTotal: 4 kB\n");
         assert!(tree.read("proc/self/maps").unwrap().is_none());
+        let numactl = b"available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: 8 MB\n";
+        let sos = tar(&[("sos-box/sos_commands/numa/numactl_--hardware", numactl)]);
+        let list = unpack(&sos).unwrap().read("sys/devices/system/node/node0/cpulist");
+        assert_eq!(list.unwrap().unwrap(), b"0-1\n");
         assert!(tree.read("proc/zoneinfo").unwrap().is_none());
     }
 

@@ -1,7 +1,7 @@
 //! What a paste puts around the text of `numactl --hardware`: quotes, prompts, other commands and their output, broken lines, and
 //! the text of the same machine once more.
 
-use super::is_line;
+use super::{is_heading, is_line};
 
 /// A line of numactl's text.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
     // Lines that may be within a text, or behind it.
     let mut others: Vec<PastedLine> = Vec::new();
     let mut may_go_on = false;
-    for (index, raw) in paste.lines().enumerate() {
+    for (number, raw) in lines(paste) {
         let line = unquoted(raw);
-        let pasted = PastedLine { number: index + 1, raw: raw.into() };
+        let pasted = PastedLine { number, raw: raw.into() };
         if is_line(line) {
             let begins = texts.is_empty() || line.starts_with("available:");
             if begins {
@@ -52,6 +52,32 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
         }
     }
     texts
+}
+
+/// The lines of a paste with their numbers, without what a page puts around them. Where all are comments of a document or a program
+/// they are without its mark.
+pub(super) fn lines(paste: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = || {
+        let parts = |(index, line)| untagged(line).map(move |part| (index + 1, part));
+        paste.lines().enumerate().flat_map(parts)
+    };
+    let is_plain = lines().any(|(_, line)| is_heading(unquoted(line)));
+    lines().map(move |(number, line)| match is_plain {
+        true => (number, line),
+        false => (number, line.trim_start().trim_start_matches('#')),
+    })
+}
+
+/// What was written between tags: `<td>available: 1 nodes (0)<br>node 0 cpus: 0</td>`.
+fn untagged(line: &str) -> impl Iterator<Item = &str> {
+    line.split("<br").enumerate().map(|(at, part)| {
+        // The rest of the tag.
+        let rest = part.split_once('>').filter(|_| at > 0);
+        let part = rest.map_or(part, |(_, text)| text);
+        let part = part.split("</").next().unwrap_or(part);
+        let is_tag = part.trim_start().starts_with('<');
+        part.split_once('>').filter(|_| is_tag).map_or(part, |(_, text)| text)
+    })
 }
 
 /// A line without the marks of mails and tables in front of it and behind it.
@@ -139,6 +165,21 @@ mod tests {
             let texts = super::texts(&quoted.join("\n"));
             assert_eq!(words(texts[0][0].text()), words(&whole), "{width} in a mail");
         }
+    }
+
+    #[test]
+    fn pages_and_comments_are_read() {
+        let plain = "available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: <not available>";
+        let words = |paste: &str| -> Vec<String> {
+            texts(paste).iter().flatten().map(|line| line.text().to_owned()).collect()
+        };
+        let page = format!("<td w=\"6\">{}</td>", plain.replace('\n', "<br>"));
+        let comments = format!("# numactl -H:\n# {}\n", plain.replace('\n', "\n# "));
+        for paste in [page, plain.replace('\n', "<br/>\n"), comments] {
+            assert_eq!(words(&paste), words(plain), "{paste}");
+        }
+        // A comment of a text is none of its lines.
+        assert_eq!(words(&format!("# node 0 is slow\n{plain}")), words(plain));
     }
 
     #[test]
