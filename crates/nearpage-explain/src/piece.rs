@@ -15,6 +15,8 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) process: String,
     pub(crate) order: Option<u8>,
+    /// Whether the order is -1.
+    pub(crate) is_sysrq: bool,
     /// As printed: the kernel's version, which says what its bits mean, comes later.
     pub(crate) mode: String,
     pub(crate) nodemask: Option<Vec<u32>>,
@@ -53,6 +55,10 @@ pub(crate) struct Counters {
     pub(crate) free: Option<u64>,
     pub(crate) slab_reclaimable: Option<u64>,
     pub(crate) slab_unreclaimable: Option<u64>,
+    pub(crate) shmem: Option<u64>,
+    pub(crate) page_tables: Option<u64>,
+    pub(crate) secondary_tables: Option<u64>,
+    pub(crate) free_cma: Option<u64>,
 }
 
 /// A line of a report.
@@ -75,11 +81,14 @@ pub(crate) enum Piece {
     MoreBlocks(String),
     /// Free and all pages of a pool, and the size of one in KiB.
     Huge(u64, u64, u64),
-    SwapFree(u64),
+    /// Below zero while swap is switched off.
+    SwapFree(i64),
     SwapTotal(u64),
     Ram(u64),
     /// Pages of zones of high memory, or of movable memory.
     HighMem(u64),
+    /// Pages of CMA.
+    Cma(u64),
     Total,
     MemcgLimit(Limited, Limit),
     /// The task's group, if it is told, and the group at its limit.
@@ -201,6 +210,7 @@ fn header(message: &str) -> Option<Header> {
     Some(Header {
         kind,
         process: message[..at].trim_end_matches([':', ' ']).chars().take(PROCESS_MOST).collect(),
+        is_sysrq: kind == Kind::Oom && order == Some("-1"),
         // Areas are made of single pages where they do not say so.
         order: match order {
             Some(order) => order.parse().ok().filter(|&order| order < 64),
@@ -233,7 +243,8 @@ pub(crate) fn area(message: &str) -> Option<String> {
 
 /// What stands between the size of an area and the flags; before Linux 5.13 the size itself.
 fn failed(rest: &str) -> Option<String> {
-    let (words, _) = rest.split_once(", mode:")?;
+    let (words, _) = rest.split_once("mode:")?;
+    let words = words.trim_end().strip_suffix(',')?;
     let words = match words.strip_prefix(':') {
         Some(size) => size,
         None => words.split_once(',')?.1,
@@ -277,6 +288,10 @@ fn of_memory(message: &str) -> Option<Piece> {
             free: number("free"),
             slab_reclaimable: number("slab_reclaimable"),
             slab_unreclaimable: number("slab_unreclaimable"),
+            shmem: number("shmem"),
+            page_tables: number("pagetables"),
+            secondary_tables: number("sec_pagetables"),
+            free_cma: number("free_cma"),
         };
         if counters != Counters::default() {
             return Some(Piece::Counters(counters));
@@ -286,12 +301,13 @@ fn of_memory(message: &str) -> Option<Piece> {
 }
 
 fn totals(message: &str) -> Option<Piece> {
-    let kib = |text: &str| text.trim().strip_suffix("kB")?.parse().ok();
+    let kib = |text: &'_ str| Some(text.trim().strip_suffix("kB")?.to_owned());
     if let Some(rest) = message.strip_prefix("Free swap") {
-        return Some(Piece::SwapFree(kib(rest.trim_start().strip_prefix('=')?)?));
+        let rest = kib(rest.trim_start().strip_prefix(['=', ':'])?)?;
+        return Some(Piece::SwapFree(rest.parse().ok()?));
     }
     if let Some(rest) = message.strip_prefix("Total swap = ") {
-        return Some(Piece::SwapTotal(kib(rest)?));
+        return Some(Piece::SwapTotal(kib(rest)?.parse().ok()?));
     }
     if let Some(pages) = message.strip_suffix(" pages RAM") {
         return Some(Piece::Ram(pages.parse().ok()?));
@@ -299,16 +315,14 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
         return Some(Piece::HighMem(pages.parse().ok()?));
     }
+    if let Some(pages) = message.strip_suffix(" pages cma reserved") {
+        return Some(Piece::Cma(pages.parse().ok()?));
+    }
     if message.starts_with("Swap cache stats: ") {
         return Some(Piece::Total);
     }
-    const ENDS: [&str; 5] = [
-        " total pagecache pages",
-        " pages in swap cache",
-        " pages reserved",
-        " pages cma reserved",
-        " pages hwpoisoned",
-    ];
+    const ENDS: [&str; 4] =
+        [" total pagecache pages", " pages in swap cache", " pages reserved", " pages hwpoisoned"];
     let number = ENDS.iter().find_map(|end| message.strip_suffix(end))?;
     number.parse::<u64>().is_ok().then_some(Piece::Total)
 }
@@ -395,8 +409,22 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 8] =
-        ["anon", "file", "kernel", "kernel_stack", "pagetables", "percpu", "shmem", "slab"];
+    const COUNTERS: [&str; 14] = [
+        "anon",
+        "cache",
+        "dirty",
+        "file",
+        "file_dirty",
+        "file_writeback",
+        "kernel",
+        "kernel_stack",
+        "pagetables",
+        "percpu",
+        "rss",
+        "shmem",
+        "slab",
+        "writeback",
+    ];
     let (name, bytes) = message.split_once(' ').filter(|(name, _)| COUNTERS.contains(name))?;
     let bytes: u64 = bytes.parse().ok()?;
     Some(Piece::MemcgStats(None, vec![(name.into(), bytes / 1024)]))
