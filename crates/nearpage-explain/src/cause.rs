@@ -3,13 +3,13 @@
 use nearpage_machine::size;
 use serde::Serialize;
 
-use nearpage::{Gfp, Order};
+use nearpage::Order;
 
 use crate::figure::{Figure, Side};
+use crate::filled;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
-    Answer, Judgement, NoProgress, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses,
-    large_blocks, no_progress,
+    Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
 };
 use crate::zones::{Excluded, Zones};
 
@@ -135,7 +135,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    fn new(kind: CauseKind, kib: impl Into<Option<u64>>, text: String) -> Cause {
+    pub(crate) fn new(kind: CauseKind, kib: impl Into<Option<u64>>, text: String) -> Cause {
         Cause { kind, kib: kib.into(), text }
     }
 }
@@ -161,12 +161,11 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     if verdict.rule == Rule::NoRequest {
         return of_no_request(&zones, verdict);
     }
-    let held = no_progress(&zones);
     let row = report
         .zones
         .iter()
         .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
-    let sought = Sought { report, verdict, zones, row, held };
+    let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
         sought.no_zone(),
         sought.wrong_mark(),
@@ -182,9 +181,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     .into_iter()
     .flatten()
     .collect();
-    let mut filled = sought.filled();
-    filled.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
-    causes.extend(filled);
+    causes.extend(filled::of(&sought.zones, verdict));
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }
@@ -352,7 +349,6 @@ struct Sought<'a> {
     verdict: &'a Verdict,
     zones: Zones<'a>,
     row: Option<&'a ZoneRow>,
-    held: NoProgress,
 }
 
 impl Sought<'_> {
@@ -599,179 +595,6 @@ impl Sought<'_> {
             let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
             Cause::new(CauseKind::Late, None, text)
         })
-    }
-
-    /// Why anonymous memory does not leave.
-    fn swap(&self) -> (CauseKind, String) {
-        let (free, total) = (self.report.swap_free, self.report.swap_total);
-        match (self.report.swap_leaving, free, total) {
-            (Some(leaving), ..) => (
-                CauseKind::SwapOff,
-                format!(
-                    "swap is being switched off, and {} are still to come back from it",
-                    kib(leaving)
-                ),
-            ),
-            (_, _, Some(0)) => (CauseKind::NoSwap, "there is no swap: it cannot leave".into()),
-            (_, Some(free), Some(total)) if free <= total / 100 => (
-                CauseKind::SwapFull,
-                format!(
-                    "swap is full ({} of {} used): it cannot leave",
-                    kib(total - free),
-                    kib(total)
-                ),
-            ),
-            (_, Some(free), Some(total)) => {
-                (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
-            }
-            _ => (CauseKind::Anonymous, "how much swap is free is not told".into()),
-        }
-    }
-
-    /// What fills memory, and why it does not leave. Of a refusal without a kill what no reclaim would have freed.
-    fn filled(&self) -> Vec<Cause> {
-        let is_kill = self.report.kind == Kind::Oom;
-        let by_pages = matches!(
-            self.verdict.rule,
-            Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve
-        );
-        let is_told = is_kill || by_pages || self.verdict.rule == Rule::Passes;
-        if !is_told {
-            return Vec::new();
-        }
-        let (held, mut causes) = (&self.held, Vec::new());
-        let Some(shown) = self.shown_kib() else { return self.cache().into_iter().collect() };
-        // What is told of a kill, and of what may have other reasons.
-        let mut say = |kind, kib: u64, percent: u64, text: String| {
-            let least = if is_kill { percent } else { percent.max(25) };
-            if kib > 0 && kib.saturating_mul(100) / shown.max(1) >= least {
-                causes.push(Cause::new(kind, kib, text));
-            }
-        };
-        let at_least = |figure: Figure| if figure.is_exact() { "" } else { "at least " };
-        let anon = held.anon.least();
-        let (kind, swap) = self.swap();
-        let cannot_leave = kind != CauseKind::Anonymous;
-        let can_wait = self.zones.gfp.contains(Gfp::DIRECT_RECLAIM);
-        let swapped =
-            self.report.swap_total.unwrap_or(0).max(self.report.swap_leaving.unwrap_or(0));
-        if is_kill && held.anon == Figure::UNKNOWN && cannot_leave {
-            // Kernels before 2.6.28 do not tell anonymous memory from that of files.
-            say(
-                kind,
-                swapped,
-                0,
-                format!("anonymous memory, of which the report does not tell how much: {swap}"),
-            );
-        } else if is_kill || by_pages && can_wait && cannot_leave {
-            let text = format!("{}{} anonymous memory; {swap}", at_least(held.anon), kib(anon));
-            say(kind, anon, if is_kill { 20 } else { 50 }, text);
-        }
-        let shmem = self.report.nodes.iter().map(|node| node.shmem);
-        let shmem = shmem.fold(Figure::exact(0), Figure::plus).least();
-        let shmem = shmem.max(self.report.shmem_pages.map_or(0, |pages| self.zones.kib(pages)));
-        say(
-            CauseKind::Shmem,
-            shmem,
-            15,
-            format!(
-                "{} are tmpfs and shared memory, part of the anonymous: a kill frees none of a file in tmpfs",
-                kib(shmem)
-            ),
-        );
-        let slab = held.slab_unreclaimable.least();
-        let cache = self.report.largest_cache.as_ref().map_or(String::new(), |cache| {
-            format!(", {} of it the cache {}", kib(cache.total), cache.name)
-        });
-        say(
-            CauseKind::Slab,
-            slab,
-            10,
-            format!(
-                "{} of slab that cannot be reclaimed{cache}: the kernel or a driver holds it, no kill frees it",
-                kib(slab)
-            ),
-        );
-        let file = held.file.least();
-        let text = format!(
-            "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
-            at_least(held.file),
-            kib(file)
-        );
-        say(CauseKind::Files, if is_kill { file } else { 0 }, 10, text);
-        if let Some((free, pool)) = self.report.hugetlb {
-            say(
-                CauseKind::HugePages,
-                pool,
-                10,
-                format!(
-                    "{} are in the pool of huge pages, {} of them unused: nobody else gets them",
-                    kib(pool),
-                    kib(free)
-                ),
-            );
-        }
-        let tables = held.page_tables.least();
-        let text =
-            format!("{} are page tables: many processes map much, each with its own", kib(tables));
-        say(CauseKind::PageTables, tables, 10, text);
-        let stacks = held.kernel_stack.least();
-        let text =
-            format!("{} are stacks of threads in the kernel: there are very many", kib(stacks));
-        say(CauseKind::KernelStack, stacks, 10, text);
-        let unexplained = held.unexplained.unwrap_or(0);
-        let tables = if held.page_tables.is_exact() { "" } else { "page tables, " };
-        let text = format!(
-            "{} no counter of the report explains: pages that a driver, a balloon, {tables}or the kernel took",
-            kib(unexplained)
-        );
-        say(CauseKind::Unexplained, unexplained, 15, text);
-        let locked = self.report.zones.iter().map(|zone| zone.mlocked);
-        let locked = locked.fold(Figure::exact(0), Figure::plus);
-        let stuck = held.unevictable.least();
-        if stuck > locked.least().saturating_mul(2) {
-            let mlocked = match locked.known() {
-                Some(locked) => format!("mlock locked {} of it, the rest is", kib(locked)),
-                None => "locked by mlock, or".into(),
-            };
-            let text = format!(
-                "{} of {} cannot be reclaimed (unevictable): {mlocked} held by a driver, in ramfs, or shared memory that is locked",
-                kib(stuck),
-                kib(shown)
-            );
-            say(CauseKind::Unevictable, stuck, 15, text);
-        } else {
-            let locked = locked.least().max(stuck);
-            let text = format!(
-                "{} of {} are locked (mlock): they cannot be reclaimed",
-                kib(locked),
-                kib(shown)
-            );
-            say(CauseKind::Mlocked, locked, 14, text);
-        }
-        causes
-    }
-
-    /// The largest cache, where nothing tells how much memory there is.
-    fn cache(&self) -> Option<Cause> {
-        let cache = self.report.largest_cache.as_ref()?;
-        let text = format!(
-            "of slab that cannot be reclaimed the largest cache is {} with {}: the kernel or a driver holds it, no kill frees it",
-            cache.name,
-            kib(cache.total)
-        );
-        Some(Cause::new(CauseKind::Slab, cache.total, text))
-    }
-
-    /// Memory of the zones shown: what is managed, or present, where the row does not say.
-    fn shown_kib(&self) -> Option<u64> {
-        let managed =
-            |zone: &ZoneRow| zone.managed.known().filter(|_| !self.zones.has_wrong_mark(zone));
-        let size = |zone: &ZoneRow| managed(zone).or(zone.present.known());
-        let sizes = self.report.zones.iter().map(size).collect::<Option<Vec<u64>>>();
-        let shown = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
-        let ram = self.report.ram_pages.map(|pages| self.zones.kib(pages));
-        shown.filter(|kib| *kib > 0).or(ram).filter(|kib| *kib > 0)
     }
 
     fn task(&self) -> Option<Cause> {

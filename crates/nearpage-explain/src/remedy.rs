@@ -20,6 +20,8 @@ pub enum Change {
     MinFreeKbytes,
     /// `vm.watermark_scale_factor`.
     WatermarkScaleFactor,
+    /// `vm.watermark_boost_factor`: no boost.
+    WatermarkBoostFactor,
     /// `vm.lowmem_reserve_ratio`: another order of zones, in effect.
     LowmemReserveRatio,
     /// Pagesets drained.
@@ -51,6 +53,7 @@ impl Change {
             Change::FreePages => "free_pages",
             Change::MinFreeKbytes => "min_free_kbytes",
             Change::WatermarkScaleFactor => "watermark_scale_factor",
+            Change::WatermarkBoostFactor => "watermark_boost_factor",
             Change::LowmemReserveRatio => "lowmem_reserve_ratio",
             Change::DrainedPagesets => "drained_pagesets",
             Change::Compaction => "compaction",
@@ -150,6 +153,7 @@ fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
             tried.drained(),
             tried.min_free_kbytes(),
             tried.scale_factor(),
+            tried.boost_factor(),
             tried.reserve(),
             tried.swap(),
             tried.huge_pages(),
@@ -609,6 +613,20 @@ impl Tried<'_> {
                 ),
             },
         })
+    }
+
+    fn boost_factor(&self) -> Option<Remedy> {
+        let boost = self.zones.boost(self.row).least();
+        let amount = self.zones.kib(boost);
+        let effect = self.passes(|check| WatermarkCheck {
+            mark: PageCount(check.mark.0.saturating_sub(boost)),
+            boost: PageCount(0),
+            ..check
+        });
+        let text =
+            format!("vm.watermark_boost_factor=0: without a boost min is {} lower", kib(amount));
+        let change = Change::WatermarkBoostFactor;
+        (boost > 0).then_some(Remedy { change, effect, amount: Some(amount), text })
     }
 
     fn compaction(&self) -> Option<Remedy> {
