@@ -84,7 +84,6 @@ impl Open {
             page_table_pages: None,
             secondary_table_pages: None,
             free_cma_pages: None,
-            cma_pages: None,
             free_pages: None,
             ram_pages: None,
             highmem_pages: None,
@@ -247,7 +246,6 @@ impl Open {
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
             | Piece::HighMem(_)
-            | Piece::Cma(_)
             | Piece::Total => self.take_total(piece),
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
@@ -432,7 +430,6 @@ impl Open {
             Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
             Piece::HighMem(pages) => report.highmem_pages = Some(*pages),
-            Piece::Cma(pages) => report.cma_pages = Some(*pages),
             _ => {}
         }
         true

@@ -1,5 +1,7 @@
 //! What a message is, apart from where it stands: one kind of piece for each kind of line that reports have.
 
+use std::str::FromStr;
+
 use nearpage_machine::idlist;
 
 use crate::anchor;
@@ -87,8 +89,6 @@ pub(crate) enum Piece {
     Ram(u64),
     /// Pages of zones of high memory, or of movable memory.
     HighMem(u64),
-    /// Pages of CMA.
-    Cma(u64),
     Total,
     MemcgLimit(Limited, Limit),
     /// The task's group, if it is told, and the group at its limit.
@@ -300,14 +300,16 @@ fn of_memory(message: &str) -> Option<Piece> {
     totals(message)
 }
 
+fn kib<T: FromStr>(text: &str) -> Option<T> {
+    text.trim().strip_suffix("kB")?.parse().ok()
+}
+
 fn totals(message: &str) -> Option<Piece> {
-    let kib = |text: &'_ str| Some(text.trim().strip_suffix("kB")?.to_owned());
     if let Some(rest) = message.strip_prefix("Free swap") {
-        let rest = kib(rest.trim_start().strip_prefix(['=', ':'])?)?;
-        return Some(Piece::SwapFree(rest.parse().ok()?));
+        return Some(Piece::SwapFree(kib(rest.trim_start().strip_prefix(['=', ':'])?)?));
     }
     if let Some(rest) = message.strip_prefix("Total swap = ") {
-        return Some(Piece::SwapTotal(kib(rest)?.parse().ok()?));
+        return Some(Piece::SwapTotal(kib(rest)?));
     }
     if let Some(pages) = message.strip_suffix(" pages RAM") {
         return Some(Piece::Ram(pages.parse().ok()?));
@@ -315,14 +317,16 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
         return Some(Piece::HighMem(pages.parse().ok()?));
     }
-    if let Some(pages) = message.strip_suffix(" pages cma reserved") {
-        return Some(Piece::Cma(pages.parse().ok()?));
-    }
     if message.starts_with("Swap cache stats: ") {
         return Some(Piece::Total);
     }
-    const ENDS: [&str; 4] =
-        [" total pagecache pages", " pages in swap cache", " pages reserved", " pages hwpoisoned"];
+    const ENDS: [&str; 5] = [
+        " total pagecache pages",
+        " pages in swap cache",
+        " pages reserved",
+        " pages cma reserved",
+        " pages hwpoisoned",
+    ];
     let number = ENDS.iter().find_map(|end| message.strip_suffix(end))?;
     number.parse::<u64>().is_ok().then_some(Piece::Total)
 }

@@ -394,8 +394,6 @@ pub struct Report {
     pub secondary_table_pages: Option<u64>,
     /// Free pages of CMA of the whole machine.
     pub free_cma_pages: Option<u64>,
-    /// Pages of CMA of the whole machine.
-    pub cma_pages: Option<u64>,
     /// Free pages of the whole machine, also of nodes and zones that are left out.
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.

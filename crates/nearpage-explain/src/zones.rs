@@ -35,6 +35,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) report: &'a Report,
     /// Names of the zones that the kernel has, lowest first.
     names: &'static [&'static str],
+    /// Columns of `lowmem_reserve[]`.
+    columns: usize,
     page_kib: u64,
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
@@ -45,7 +47,7 @@ pub(crate) struct Zones<'a> {
 
 impl<'a> Zones<'a> {
     pub(crate) fn new(report: &'a Report) -> Zones<'a> {
-        let columns = report.zones.iter().map(|zone| zone.reserve.len()).max().unwrap_or(0);
+        let columns = columns(report);
         // A zone keeps nothing from requests of its own kind, nor of lower ones.
         let fits = |names: &&&[&str]| {
             report.zones.iter().all(|zone| {
@@ -63,7 +65,7 @@ impl<'a> Zones<'a> {
         let flags = AllocFlags::under_pressure(gfp, order);
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
-        let mut zones = Zones { report, names, page_kib, gfp, order, flags, insisted_on };
+        let mut zones = Zones { report, names, columns, page_kib, gfp, order, flags, insisted_on };
         zones.insisted_on = zones.may_be_insisted_on();
         zones
     }
@@ -180,10 +182,6 @@ impl<'a> Zones<'a> {
     /// Free pages of CMA: what the row says, or what the types of its free blocks leave open.
     pub(crate) fn free_cma(&self, zone: &ZoneRow) -> Figure {
         let report = self.report;
-        let machine = match report.cma_pages {
-            Some(0) => Some(0),
-            _ => report.free_cma_pages,
-        };
         // Kernels before 3.7 print none; whose whole row has none and whose blocks have no types is one of them.
         let is_before = match report.version() {
             Some(version) => version < (3, 7),
@@ -194,7 +192,7 @@ impl<'a> Zones<'a> {
             _ if is_before => Figure::exact(0),
             said => said
                 .and(self.pages_of(zone, 'C'))
-                .and(Figure::between(0, machine.unwrap_or(u64::MAX))),
+                .and(Figure::between(0, report.free_cma_pages.unwrap_or(u64::MAX))),
         }
     }
 
@@ -284,9 +282,11 @@ impl<'a> Zones<'a> {
     /// Pages that a zone keeps from the request; the highest zone that it may use keeps none.
     fn reserve(&self, zone: &ZoneRow) -> Figure {
         match zone.reserve.get(self.highest()) {
-            Some(&kept) => Figure::exact(kept.min(PAGES_MOST)),
+            Some(&kept) if zone.reserve.len() == self.columns => {
+                Figure::exact(kept.min(PAGES_MOST))
+            }
             None if self.index(&zone.name) >= self.highest() => Figure::exact(0),
-            None => Figure::between(0, PAGES_MOST),
+            _ => Figure::between(0, PAGES_MOST),
         }
     }
 
@@ -493,6 +493,21 @@ impl<'a> Zones<'a> {
             None
         }
     }
+}
+
+/// Columns of `lowmem_reserve[]`: each row of a report has as many, five at most. A figure that the log broke makes two, and what
+/// it cut is missing: most rows have as many as they should.
+fn columns(report: &Report) -> usize {
+    let mut rows = [0_usize; 6];
+    for zone in &report.zones {
+        if let Some(count) = rows.get_mut(zone.reserve.len()) {
+            *count += 1;
+        }
+    }
+    (1..rows.len())
+        .filter(|columns| rows[*columns] > 0)
+        .max_by_key(|columns| rows[*columns])
+        .unwrap_or(0)
 }
 
 /// The index of the highest zone that flags allow, among those that a kernel has.
