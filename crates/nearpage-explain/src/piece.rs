@@ -210,7 +210,6 @@ fn header(message: &str) -> Option<Header> {
     Some(Header {
         kind,
         process: message[..at].trim_end_matches([':', ' ']).chars().take(PROCESS_MOST).collect(),
-        is_sysrq: kind == Kind::Oom && order == Some("-1"),
         // Areas are made of single pages where they do not say so.
         order: match order {
             Some(order) => order.parse().ok().filter(|&order| order < 64),
@@ -222,6 +221,7 @@ fn header(message: &str) -> Option<Header> {
             None => false,
         },
         nodemask,
+        is_sysrq: kind == Kind::Oom && order == Some("-1"),
         stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
         failed: match kind {
             Kind::Vmalloc if is_vmap => Some(message[at..].chars().take(120).collect()),

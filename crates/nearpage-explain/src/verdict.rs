@@ -5,7 +5,7 @@ use nearpage::{Gfp, Order};
 use serde::Serialize;
 
 use crate::figure::{Figure, Side};
-use crate::report::{Kind, Memcg, NodeRow, Reached, Report, ZoneRow};
+use crate::report::{Kind, Memcg, NodeRow, Report, ZoneRow};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// A rule of the page allocator.
@@ -351,8 +351,9 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
         Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
         None => report.memcg.as_ref().is_some_and(has_group),
     };
-    let has_no_limit = |memcg: &Memcg| memcg.reached(report.page_kib()) == Reached::None;
-    if is_memcg && !report.memcg.as_ref().is_some_and(has_no_limit) {
+    let page = report.page_kib();
+    let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page).is_some());
+    if is_memcg && has_limit {
         return Some((Rule::Memcg, Answer::Refused));
     }
     if is_memcg || lacks_request(report) {
