@@ -3,9 +3,14 @@
 use nearpage_machine::size;
 use serde::Serialize;
 
-use crate::figure::Figure;
+use nearpage::Order;
+
+use crate::figure::{Figure, Side};
+use crate::filled;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses};
+use crate::verdict::{
+    Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
+};
 use crate::zones::{Excluded, Zones};
 
 /// A cause, or what stands behind it.
@@ -22,8 +27,16 @@ pub enum CauseKind {
     MemcgKernel,
     /// A cgroup refused an object of a cache; no page was asked for.
     MemcgCache,
+    /// A group without a limit, a sysrq, a fault: what was refused, if something was, is not in the report.
+    NoRequest,
     /// An area of addresses, not pages.
     Addresses,
+    /// An area of no size.
+    EmptyArea,
+    /// A policy that the kernel does not print may keep the request from free memory.
+    HiddenPolicy,
+    /// A mark is more than its zone has.
+    WrongMark,
     /// No zone that the flags allow is on a node that may be used.
     NoZone,
     /// Free memory is on nodes that may not be used, or in zones.
@@ -38,6 +51,8 @@ pub enum CauseKind {
     Fragmentation,
     /// A boost has raised the marks.
     Boost,
+    /// Swap is being switched off.
+    SwapOff,
     /// Swap is full.
     SwapFull,
     /// There is no swap.
@@ -48,8 +63,14 @@ pub enum CauseKind {
     Shmem,
     /// Slab that cannot be reclaimed.
     Slab,
+    /// Page tables.
+    PageTables,
+    /// Stacks of threads in the kernel.
+    KernelStack,
     /// Locked memory.
     Mlocked,
+    /// Memory that has no way out, and that mlock did not lock.
+    Unevictable,
     /// Huge pages of the pool.
     HugePages,
     /// Memory of files, which was not reclaimed.
@@ -71,7 +92,11 @@ impl CauseKind {
             CauseKind::MemcgParent => "memcg_parent",
             CauseKind::MemcgKernel => "memcg_kernel",
             CauseKind::MemcgCache => "memcg_cache",
+            CauseKind::NoRequest => "no_request",
             CauseKind::Addresses => "addresses",
+            CauseKind::EmptyArea => "empty_area",
+            CauseKind::HiddenPolicy => "hidden_policy",
+            CauseKind::WrongMark => "wrong_mark",
             CauseKind::NoZone => "no_zone",
             CauseKind::Elsewhere => "elsewhere",
             CauseKind::Cma => "cma",
@@ -79,12 +104,16 @@ impl CauseKind {
             CauseKind::LowmemReserve => "lowmem_reserve",
             CauseKind::Fragmentation => "fragmentation",
             CauseKind::Boost => "boost",
+            CauseKind::SwapOff => "swap_off",
             CauseKind::SwapFull => "swap_full",
             CauseKind::NoSwap => "no_swap",
             CauseKind::Anonymous => "anonymous",
             CauseKind::Shmem => "shmem",
             CauseKind::Slab => "slab",
+            CauseKind::PageTables => "page_tables",
+            CauseKind::KernelStack => "kernel_stack",
             CauseKind::Mlocked => "mlocked",
+            CauseKind::Unevictable => "unevictable",
             CauseKind::HugePages => "huge_pages",
             CauseKind::Files => "files",
             CauseKind::Unexplained => "unexplained",
@@ -106,7 +135,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    fn new(kind: CauseKind, kib: impl Into<Option<u64>>, text: String) -> Cause {
+    pub(crate) fn new(kind: CauseKind, kib: impl Into<Option<u64>>, text: String) -> Cause {
         Cause { kind, kib: kib.into(), text }
     }
 }
@@ -124,10 +153,14 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     if verdict.rule == Rule::Memcg {
         return of_memcg(report);
     }
-    if is_vmalloc_of_addresses(report) || verdict.rule == Rule::AreaTooLarge {
+    let is_of_area = matches!(verdict.rule, Rule::AreaTooLarge | Rule::EmptyArea);
+    if is_vmalloc_of_addresses(report) || is_of_area {
         return vec![of_addresses(report, verdict)];
     }
     let zones = Zones::new(report);
+    if verdict.rule == Rule::NoRequest {
+        return of_no_request(&zones, verdict);
+    }
     let row = report
         .zones
         .iter()
@@ -135,6 +168,8 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
         sought.no_zone(),
+        sought.wrong_mark(),
+        sought.hidden_policy(),
         sought.cma(),
         sought.blocks(),
         sought.highatomic(),
@@ -146,12 +181,40 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     .into_iter()
     .flatten()
     .collect();
-    if report.kind == Kind::Oom && report.order.is_some() {
-        let mut filled = sought.filled();
-        filled.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
-        causes.extend(filled);
+    causes.extend(filled::of(&sought.zones, verdict));
+    if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }
+    causes
+}
+
+/// A kill for which no request is known.
+fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+    let report = zones.report;
+    let group = report.memcg.as_ref();
+    let text = match (group.and_then(|memcg| Some((memcg, memcg.usage?))), report.is_sysrq) {
+        (Some((memcg, usage)), _) => {
+            let name = memcg.path.as_deref().unwrap_or("the group");
+            format!(
+                "{name} has no limit that it could reach ({} used): the kill was asked for, by a program or a setting",
+                kib(usage)
+            )
+        }
+        (None, true) => "somebody asked for a kill: sysrq f has an order of -1".into(),
+        (None, false) => "no request is known, there are no flags: a page fault that got no page before calls the OOM killer so, or a program asked for a kill; what was refused is not in the report".into(),
+    };
+    let mut causes = vec![Cause::new(CauseKind::NoRequest, None, text)];
+    let gives = verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
+    let free = report.zones.iter().map(|zone| zone.free).fold(Figure::exact(0), Figure::plus);
+    let free = report.free_pages.map_or(free.least(), |pages| zones.kib(pages));
+    if gives && group.is_none() {
+        let text = format!(
+            "{} are free, and zones are above their marks: for the machine a false OOM",
+            kib(free)
+        );
+        causes.push(Cause::new(CauseKind::Elsewhere, free, text));
+    }
+    causes.extend(group.into_iter().flat_map(memcg_parts));
     causes
 }
 
@@ -188,13 +251,17 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
             Cause::new(CauseKind::MemcgLimit, None, text)
         }
     });
-    if let (Some(path), Some(task)) = (&memcg.path, &memcg.task)
-        && path != task
-    {
+    if let Some(task) = memcg.task.as_ref().filter(|_| memcg.is_parent()) {
         let text = format!("the limit is of a group above that of the task, which is {task}");
         causes.push(Cause::new(CauseKind::MemcgParent, None, text));
     }
     causes.extend(memcg_parts(memcg));
+    // Memory of files can leave: what it waits for tells more than the limit.
+    let unwritten = causes.iter().position(|cause| cause.kind == CauseKind::Files);
+    if let Some(at) = unwritten.filter(|_| memcg.is_unwritten()) {
+        let files = causes.remove(at);
+        causes.insert(0, files);
+    }
     causes
 }
 
@@ -211,6 +278,21 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
             kib(usage)
         );
         causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
+    }
+    let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
+    if let Some(files) = files.filter(|files| share(*files) >= 30) {
+        let state = match (memcg.dirty, memcg.writeback) {
+            (Some(dirty), Some(writeback)) => {
+                format!(", {} of it dirty and {} being written", kib(dirty), kib(writeback))
+            }
+            _ => String::new(),
+        };
+        let why = match memcg.is_unwritten() {
+            true => ": nobody writes it, and it cannot leave before",
+            false => ", and reclaim did not free it",
+        };
+        let text = format!("{} of the {} are memory of files{state}{why}", kib(files), kib(usage));
+        causes.push(Cause::new(CauseKind::Files, files, text));
     }
     if let Some(shmem) = memcg.shmem.filter(|shmem| share(*shmem) >= 30) {
         let text = format!(
@@ -250,6 +332,10 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
     let area =
         bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
     let text = match verdict.rule {
+        Rule::EmptyArea => {
+            let text = "an area of no size was asked for: vmalloc refuses it before it asks for anything, and no memory was short; who asked came to a size of 0";
+            return Cause::new(CauseKind::EmptyArea, None, text.into());
+        }
         Rule::AreaTooLarge => format!("{area} is larger than all memory: no zone was asked"),
         _ => format!(
             "{area} found no room among vmalloc's addresses (vmalloc= at boot, /proc/vmallocinfo): addresses, not pages, and no zone was asked"
@@ -335,9 +421,61 @@ impl Sought<'_> {
         Some(self.zone()?.at(self.verdict.mark))
     }
 
-    fn blocks(&self) -> Option<Cause> {
-        if !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge) {
+    /// A mark that no free pages reach.
+    fn wrong_mark(&self) -> Option<Cause> {
+        let row = self.row.filter(|row| self.zones.has_wrong_mark(row))?;
+        let told = |figure: Figure| figure.known().map_or("unknown".into(), kib);
+        let text = format!(
+            "the marks of {} of node {} are no marks: min is {}, the zone has {} and manages {}: a count of its pages went wrong in the kernel",
+            row.name,
+            row.node,
+            told(row.min),
+            told(row.present),
+            told(row.managed)
+        );
+        Some(Cause::new(CauseKind::WrongMark, None, text))
+    }
+
+    /// A policy that may be there.
+    fn hidden_policy(&self) -> Option<Cause> {
+        if !self.verdict.depends_on.contains(&"policy") {
             return None;
+        }
+        let asked = || self.verdict.zones.iter().filter(|zone| zone.excluded.is_none());
+        let gives = |zone: &ZoneVerdict| zone.at_min.answer == Answer::Passes;
+        let giving = |node| asked().any(|zone| zone.node == node && gives(zone));
+        let nodes = |is_giving: bool| {
+            let nodes = asked().map(|zone| zone.node).filter(|node| giving(*node) == is_giving);
+            let mut nodes: Vec<u32> = nodes.collect();
+            nodes.dedup();
+            nearpage_machine::idlist::format(&nodes)
+        };
+        let free = asked().filter(|zone| gives(zone)).map(|zone| zone.at_min.free.least());
+        let free = free.fold(0, u64::saturating_add);
+        let text = format!(
+            "node {} gives nothing, and {} are free on node {}: either memory came back, or a policy (numactl, mbind) kept the request from there, which this kernel does not print",
+            nodes(false),
+            self.pages(free),
+            nodes(true)
+        );
+        Some(Cause::new(CauseKind::HiddenPolicy, self.zones.kib(free), text))
+    }
+
+    /// Whether no zone that may be asked has a block that is large enough.
+    fn lacks_blocks(&self) -> bool {
+        let is_asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let has_block = |zone: &ZoneRow| {
+            self.zones.has_any_block(zone, self.zones.order, self.zones.flags, Side::Best)
+        };
+        self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
+    }
+
+    fn blocks(&self) -> Option<Cause> {
+        match self.verdict.rule {
+            Rule::NoBlock | Rule::OrderTooLarge => {}
+            // More pages would not help.
+            Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
+            _ => return None,
         }
         let row = self.row?;
         let order = self.zones.order.0;
@@ -348,17 +486,24 @@ impl Sought<'_> {
                 kib(self.zones.kib(1 << order))
             )
         });
-        let (_, locked) = crate::verdict::large_blocks(&self.zones, row);
+        let (may, locked) = large_blocks(&self.zones, row);
         let locked = match locked {
             0 => String::new(),
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
         };
         let free = self.zones.pages(row.free);
         let text = format!(
-            "fragmentation: {} free in {} of node {}, and no block of order {order} ({}) for this request{largest}{locked}",
+            "fragmentation: {} free in {} of node {}, and {} of order {order} ({}) for this request{largest}{locked}",
             free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
             row.name,
             row.node,
+            match may {
+                0 => "no block".into(),
+                // Kernels before 4.4 count what is free in blocks of each order.
+                may => format!(
+                    "{may} large enough, too few for a kernel that asks for more than a part of the mark in blocks"
+                ),
+            },
             kib(self.zones.kib(1 << order.min(31)))
         );
         Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
@@ -427,14 +572,18 @@ impl Sought<'_> {
 
     fn boost(&self) -> Option<Cause> {
         let row = self.row?;
-        let (boost, min) = (row.boost.known()?, row.min.known()?);
+        let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
         let is_most = self.verdict.rule == Rule::Watermark && boost > 0 && boost >= min / 3;
         is_most.then(|| {
+            let (at_most, proof) = match row.boost.is_exact() {
+                true => ("", ""),
+                false => ("at most ", " (its distance to low proves it, this kernel does not print the boost)"),
+            };
             let text = format!(
-                "a boost has raised min of {} of node {} from {} to {}, after pageblocks were mixed",
+                "a boost has raised min of {} of node {} from {at_most}{} to {}, after pageblocks were mixed{proof}",
                 row.name,
                 row.node,
-                kib(min - boost),
+                kib(min.saturating_sub(boost)),
                 kib(min)
             );
             Cause::new(CauseKind::Boost, boost, text)
@@ -445,138 +594,6 @@ impl Sought<'_> {
         (self.verdict.rule == Rule::Passes).then(|| {
             let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
             Cause::new(CauseKind::Late, None, text)
-        })
-    }
-
-    /// What fills memory, and why it does not leave.
-    fn filled(&self) -> Vec<Cause> {
-        let Some(held) = &self.verdict.no_progress else {
-            return self.locked().into_iter().collect();
-        };
-        let Some(shown) = self.shown_kib() else { return Vec::new() };
-        let is_part = |kib: u64, percent: u64| kib.saturating_mul(100) / shown.max(1) >= percent;
-        let mut causes = Vec::new();
-        let mut say = |kind, kib: u64, percent, text: String| {
-            if is_part(kib, percent) {
-                causes.push(Cause::new(kind, kib, text));
-            }
-        };
-        let anon = held.anon.least();
-        let at_least = |figure: Figure| if figure.is_exact() { "" } else { "at least " };
-        let (free, total) = (self.report.swap_free, self.report.swap_total);
-        let (kind, swap) = match (free, total) {
-            (_, Some(0)) => (CauseKind::NoSwap, "there is no swap: it cannot leave".to_owned()),
-            (Some(free), Some(total)) if free <= total / 100 => (
-                CauseKind::SwapFull,
-                format!(
-                    "swap is full ({} of {} used): it cannot leave",
-                    kib(total - free),
-                    kib(total)
-                ),
-            ),
-            (Some(free), Some(total)) => {
-                (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
-            }
-            _ => (CauseKind::Anonymous, "how much swap is free is not told".into()),
-        };
-        let text = format!("{}{} anonymous memory; {swap}", at_least(held.anon), kib(anon));
-        say(kind, anon, 20, text);
-        let shmem = self.report.nodes.iter().map(|node| node.shmem);
-        let shmem = shmem.fold(Figure::exact(0), Figure::plus).least();
-        say(
-            CauseKind::Shmem,
-            shmem,
-            15,
-            format!(
-                "{} are tmpfs and shared memory, part of the anonymous: a kill frees none of a file in tmpfs",
-                kib(shmem)
-            ),
-        );
-        let slab = held.slab_unreclaimable.least();
-        let cache = self.report.largest_cache.as_ref().map_or(String::new(), |cache| {
-            format!(", {} of it the cache {}", kib(cache.total), cache.name)
-        });
-        say(
-            CauseKind::Slab,
-            slab,
-            10,
-            format!(
-                "{} of slab that cannot be reclaimed{cache}: the kernel or a driver holds it, no kill frees it",
-                kib(slab)
-            ),
-        );
-        let file = held.file.least();
-        say(
-            CauseKind::Files,
-            file,
-            10,
-            format!(
-                "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
-                at_least(held.file),
-                kib(file)
-            ),
-        );
-        if let Some((free, pool)) = self.report.hugetlb {
-            say(
-                CauseKind::HugePages,
-                pool,
-                10,
-                format!(
-                    "{} are in the pool of huge pages, {} of them unused: nobody else gets them",
-                    kib(pool),
-                    kib(free)
-                ),
-            );
-        }
-        if let Some(kib_of) = held.unexplained {
-            say(
-                CauseKind::Unexplained,
-                kib_of,
-                15,
-                format!(
-                    "{} no counter of the report explains: pages that a driver, a balloon, page tables or the kernel took",
-                    kib(kib_of)
-                ),
-            );
-        }
-        let locked = self.locked_kib().max(held.unevictable.least());
-        say(
-            CauseKind::Mlocked,
-            locked,
-            15,
-            format!(
-                "{} of {} are locked (mlock): they cannot be reclaimed",
-                kib(locked),
-                kib(shown)
-            ),
-        );
-        causes
-    }
-
-    fn locked_kib(&self) -> u64 {
-        self.report.zones.iter().map(|zone| zone.mlocked.least()).fold(0, u64::saturating_add)
-    }
-
-    /// Memory of the zones shown: what is managed, or present, where the row does not say.
-    fn shown_kib(&self) -> Option<u64> {
-        let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known());
-        let sizes = self.report.zones.iter().map(size).collect::<Option<Vec<u64>>>();
-        let shown = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
-        let ram = self.report.ram_pages.map(|pages| self.zones.kib(pages));
-        shown.or(ram).filter(|kib| *kib > 0)
-    }
-
-    /// Locked memory, where nothing but zones is there.
-    fn locked(&self) -> Option<Cause> {
-        let all = self.shown_kib()?;
-        let locked = self.locked_kib();
-        (locked >= all / 7).then(|| {
-            let text = format!(
-                "{} of {} are locked (mlock): they cannot be reclaimed",
-                kib(locked),
-                kib(all)
-            );
-            Cause::new(CauseKind::Mlocked, locked, text)
         })
     }
 

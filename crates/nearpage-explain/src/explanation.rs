@@ -69,7 +69,10 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         "a SLUB failure has no zones: the page allocation failure before it in the log has, unless __GFP_NOWARN or the rate limit of messages hid it",
     );
     say(
-        !has_zones && !is_memcg && report.kind != Kind::Slub,
+        !has_zones
+            && !is_memcg
+            && report.kind != Kind::Slub
+            && !matches!(verdict.rule, Rule::NoRequest | Rule::EmptyArea),
         "the log has no zones of this report: it was cut, or its messages were dropped",
     );
     say(
@@ -77,8 +80,16 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         "the report's first line is not in the log: process, order and flags are not known",
     );
     say(
-        report.order.is_none() && report.kind == Kind::Oom && !report.lacks_head,
-        "somebody asked for a kill (sysrq), or the order is damaged: no request was refused",
+        report.order.is_none()
+            && report.kind == Kind::Oom
+            && !report.lacks_head
+            && verdict.rule != Rule::NoRequest,
+        "the order is missing or damaged: whether a request was refused is not known",
+    );
+    let sizes = report.page_sizes();
+    say(
+        has_zones && sizes.len() > 1,
+        "how large a page is the report does not tell: sizes in pages are of the smallest that fits its figures, and what is told as proven holds for all",
     );
     let lacks_blocks = || report.zones.iter().map(|zone| !zone.has_all_blocks);
     let lacks_all = has_zones && lacks_blocks().all(|lacks| lacks);
@@ -125,15 +136,18 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         nodes
     };
     // Either the report names it, or it is the only one that gives nothing.
-    let names_node = Zones::new(report).this_node().is_some();
-    say(nodes.len() > 1 && !is_memcg && !names_node && verdict::is_asked(report), NO_NODE_OF_CPU);
+    let zones = Zones::new(report);
+    let names_node = zones.this_node().is_some();
+    let has_walked = !is_memcg && verdict.rule != Rule::NoRequest && verdict::is_asked(report);
+    say(nodes.len() > 1 && !names_node && has_walked, NO_NODE_OF_CPU);
     say(
         has_zones && report.mode.gfp.contains(Gfp::THISNODE) && !names_node,
         "__GFP_THISNODE was set, and the node that it names is not in the report",
     );
     let held = verdict.no_progress.as_ref();
     say(
-        held.is_some_and(|held| held.unexplained.is_none()),
+        held.is_some_and(|held| held.unexplained.is_none())
+            && !report.zones.iter().any(|zone| zones.has_wrong_mark(zone)),
         "the report lacks counters (anonymous memory, files or slab): how much no counter explains is not known",
     );
     say(

@@ -21,7 +21,7 @@
 //!
 //! ```text
 //! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> cause, remedy, beside --> explanation --> words
+//! report --> zones --> verdict --> cause (filled), remedy, beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -36,6 +36,7 @@ mod beside;
 mod cause;
 mod explanation;
 mod figure;
+mod filled;
 mod joined;
 mod mode;
 mod open;

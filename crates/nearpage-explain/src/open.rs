@@ -79,6 +79,7 @@ impl Open {
             cpu: None,
             kernel: None,
             order: header.order,
+            is_sysrq: header.is_sysrq,
             mode: Default::default(),
             nodemask: header.nodemask,
             cpuset: None,
@@ -91,11 +92,16 @@ impl Open {
             zones: Vec::new(),
             slab_reclaimable_pages: None,
             slab_unreclaimable_pages: None,
+            shmem_pages: None,
+            page_table_pages: None,
+            secondary_table_pages: None,
+            free_cma_pages: None,
             free_pages: None,
             ram_pages: None,
             highmem_pages: None,
             swap_free: None,
             swap_total: None,
+            swap_leaving: None,
             hugetlb: None,
             tasks: Vec::new(),
             tasks_listed: 0,
@@ -107,6 +113,7 @@ impl Open {
             unreadable: Vec::new(),
             is_mixed: false,
             lacks_head: false,
+            page_kib: None,
         };
         Open {
             report,
@@ -342,6 +349,10 @@ impl Open {
         report.slab_reclaimable_pages = report.slab_reclaimable_pages.or(counters.slab_reclaimable);
         report.slab_unreclaimable_pages =
             report.slab_unreclaimable_pages.or(counters.slab_unreclaimable);
+        report.shmem_pages = report.shmem_pages.or(counters.shmem);
+        report.page_table_pages = report.page_table_pages.or(counters.page_tables);
+        report.secondary_table_pages = report.secondary_table_pages.or(counters.secondary_tables);
+        report.free_cma_pages = report.free_cma_pages.or(counters.free_cma);
         true
     }
 
@@ -431,7 +442,8 @@ impl Open {
     fn add_node(&mut self, of_zone: &NodeRow) {
         match self.report.nodes.iter_mut().find(|row| row.node == of_zone.node) {
             Some(row) if row.summed => row.add(of_zone),
-            Some(_) => {}
+            // Up to 5.10 stacks stand with the zones.
+            Some(row) => row.add_stacks(of_zone),
             None => self.report.nodes.push(NodeRow { summed: true, ..of_zone.clone() }),
         }
     }
@@ -496,7 +508,10 @@ impl Open {
                     |before: u64, pages: &u64| before.saturating_add(pages.saturating_mul(*kib));
                 report.hugetlb = Some((sum(free_before, free), sum(all_before, all)));
             }
-            Piece::SwapFree(kib) => report.swap_free = Some(*kib),
+            Piece::SwapFree(kib) if *kib < 0 => {
+                (report.swap_free, report.swap_leaving) = (Some(0), Some(kib.unsigned_abs()));
+            }
+            Piece::SwapFree(kib) => report.swap_free = Some(kib.unsigned_abs()),
             Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
             Piece::HighMem(pages) => report.highmem_pages = Some(*pages),

@@ -1,5 +1,7 @@
 //! What a message is, apart from where it stands: one kind of piece for each kind of line that reports have.
 
+use std::str::FromStr;
+
 use nearpage_machine::idlist;
 
 use crate::anchor;
@@ -18,6 +20,8 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) process: String,
     pub(crate) order: Option<u8>,
+    /// Whether the order is -1.
+    pub(crate) is_sysrq: bool,
     /// As printed: the kernel's version, which says what its bits mean, comes later.
     pub(crate) mode: String,
     pub(crate) nodemask: Option<Vec<u32>>,
@@ -56,6 +60,10 @@ pub(crate) struct Counters {
     pub(crate) free: Option<u64>,
     pub(crate) slab_reclaimable: Option<u64>,
     pub(crate) slab_unreclaimable: Option<u64>,
+    pub(crate) shmem: Option<u64>,
+    pub(crate) page_tables: Option<u64>,
+    pub(crate) secondary_tables: Option<u64>,
+    pub(crate) free_cma: Option<u64>,
 }
 
 /// A line of a report.
@@ -78,7 +86,8 @@ pub(crate) enum Piece {
     MoreBlocks(String),
     /// Free and all pages of a pool, and the size of one in KiB.
     Huge(u64, u64, u64),
-    SwapFree(u64),
+    /// Below zero while swap is switched off.
+    SwapFree(i64),
     SwapTotal(u64),
     Ram(u64),
     /// Pages of zones of high memory, or of movable memory.
@@ -255,6 +264,7 @@ fn header(message: &str) -> Option<Header> {
             None => false,
         },
         nodemask,
+        is_sysrq: kind == Kind::Oom && order == Some("-1"),
         stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
         failed: match kind {
             Kind::Vmalloc if is_vmap => Some(message[at..].chars().take(120).collect()),
@@ -343,6 +353,10 @@ fn of_memory(message: &str) -> Option<Piece> {
             free: number("free"),
             slab_reclaimable: number("slab_reclaimable"),
             slab_unreclaimable: number("slab_unreclaimable"),
+            shmem: number("shmem"),
+            page_tables: number("pagetables"),
+            secondary_tables: number("sec_pagetables"),
+            free_cma: number("free_cma"),
         };
         if counters != Counters::default() {
             return Some(Piece::Counters(counters));
@@ -351,10 +365,13 @@ fn of_memory(message: &str) -> Option<Piece> {
     totals(message)
 }
 
+fn kib<T: FromStr>(text: &str) -> Option<T> {
+    text.trim().strip_suffix("kB")?.parse().ok()
+}
+
 fn totals(message: &str) -> Option<Piece> {
-    let kib = |text: &str| text.trim().strip_suffix("kB")?.parse().ok();
     if let Some(rest) = message.strip_prefix("Free swap") {
-        return Some(Piece::SwapFree(kib(rest.trim_start().strip_prefix('=')?)?));
+        return Some(Piece::SwapFree(kib(rest.trim_start().strip_prefix(['=', ':'])?)?));
     }
     if let Some(rest) = message.strip_prefix("Total swap = ") {
         return Some(Piece::SwapTotal(kib(rest)?));
@@ -495,8 +512,22 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 8] =
-        ["anon", "file", "kernel", "kernel_stack", "pagetables", "percpu", "shmem", "slab"];
+    const COUNTERS: [&str; 14] = [
+        "anon",
+        "cache",
+        "dirty",
+        "file",
+        "file_dirty",
+        "file_writeback",
+        "kernel",
+        "kernel_stack",
+        "pagetables",
+        "percpu",
+        "rss",
+        "shmem",
+        "slab",
+        "writeback",
+    ];
     let (name, bytes) = message.split_once(' ').filter(|(name, _)| COUNTERS.contains(name))?;
     let bytes: u64 = bytes.parse().ok()?;
     Some(Piece::MemcgStats(None, vec![(name.into(), bytes / 1024)]))

@@ -1,13 +1,13 @@
 //! What would have helped: each change tried by itself, in the core's rules, on the numbers of the report.
 
-use nearpage::rules::watermarks::{WatermarkCheck, Watermarks, ZoneSize};
+use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck, Watermarks, ZoneSize};
 use nearpage::{Gfp, Order, PageCount, Settings, ZoneKind};
 use serde::Serialize;
 
 use crate::cause::kib;
 use crate::figure::{Figure, Side};
 use crate::report::{Kind, Reached, Report, ZoneRow};
-use crate::verdict::{Rule, Verdict, large_blocks};
+use crate::verdict::{NoProgress, Rule, Verdict, large_blocks, no_progress};
 use crate::zones::{Excluded, Figures, Zones};
 
 /// A change.
@@ -20,6 +20,8 @@ pub enum Change {
     MinFreeKbytes,
     /// `vm.watermark_scale_factor`.
     WatermarkScaleFactor,
+    /// `vm.watermark_boost_factor`: no boost.
+    WatermarkBoostFactor,
     /// `vm.lowmem_reserve_ratio`: another order of zones, in effect.
     LowmemReserveRatio,
     /// Pagesets drained.
@@ -51,6 +53,7 @@ impl Change {
             Change::FreePages => "free_pages",
             Change::MinFreeKbytes => "min_free_kbytes",
             Change::WatermarkScaleFactor => "watermark_scale_factor",
+            Change::WatermarkBoostFactor => "watermark_boost_factor",
             Change::LowmemReserveRatio => "lowmem_reserve_ratio",
             Change::DrainedPagesets => "drained_pagesets",
             Change::Compaction => "compaction",
@@ -124,7 +127,8 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
     let mut remedies = match verdict.rule {
         Rule::Memcg => memcg(report),
         Rule::NoZone => elsewhere(report, verdict).into_iter().collect(),
-        Rule::Passes | Rule::Unknown | Rule::AreaTooLarge | Rule::Addresses => Vec::new(),
+        Rule::Passes | Rule::Unknown | Rule::NoRequest => Vec::new(),
+        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => Vec::new(),
         _ => of_zone(report, verdict),
     };
     remedies.sort_by_key(|remedy| remedy.effect);
@@ -139,7 +143,8 @@ fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
         .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
     let Some(row) = row else { return Vec::new() };
     let figures = zones.figures(row, verdict.mark);
-    let tried = Tried { zones, row, figures, left: left_to_reclaim(verdict) };
+    let left = left_to_reclaim(&no_progress(&zones));
+    let tried = Tried { zones, row, figures, left };
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
     let changes = match by_pages {
@@ -148,6 +153,7 @@ fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
             tried.drained(),
             tried.min_free_kbytes(),
             tried.scale_factor(),
+            tried.boost_factor(),
             tried.reserve(),
             tried.swap(),
             tried.huge_pages(),
@@ -158,9 +164,8 @@ fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
     changes.into_iter().chain(others).flatten().collect()
 }
 
-/// KiB that reclaim could still free when somebody was ended; `None` if that is not told, or if it is not about a kill.
-fn left_to_reclaim(verdict: &Verdict) -> Option<u64> {
-    let held = verdict.no_progress.as_ref()?;
+/// KiB that reclaim could still free; `None` if that is not told.
+fn left_to_reclaim(held: &NoProgress) -> Option<u64> {
     let file = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
     let anon = match held.swap_free {
         Some(free) => held.anon.known()?.min(free),
@@ -197,7 +202,10 @@ fn memcg(report: &Report) -> Vec<Remedy> {
         |change, effect, amount, text| remedies.push(Remedy { change, effect, amount, text });
     let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage)).unwrap_or(0);
     let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
-    let effect = if is_kernels { Effect::HelpsALittle } else { Effect::Helps };
+    let effect = match is_kernels || memcg.is_unwritten() {
+        true => Effect::HelpsALittle,
+        false => Effect::Helps,
+    };
     match reached {
         Reached::MemoryAndSwap => {
             say(
@@ -211,7 +219,7 @@ fn memcg(report: &Report) -> Vec<Remedy> {
         }
         _ => say(Change::MemcgLimit, effect, limit, format!("a limit of {group} of {wanted}")),
     }
-    if let Some(task) = memcg.task.as_ref().filter(|task| Some(*task) != memcg.path.as_ref()) {
+    if let Some(task) = memcg.task.as_ref().filter(|_| memcg.is_parent()) {
         let text =
             format!("a higher limit of {task} alone: the limit of {group} above it is reached");
         say(Change::MemcgLimit, Effect::NoEffect, None, text);
@@ -261,7 +269,7 @@ struct Tried<'a> {
     zones: Zones<'a>,
     row: &'a ZoneRow,
     figures: Figures,
-    /// KiB that reclaim could still free before a kill.
+    /// KiB that reclaim could still free.
     left: Option<u64>,
 }
 
@@ -285,9 +293,22 @@ impl Tried<'_> {
         self.zones.report.kind == Kind::Oom
     }
 
+    /// Whether no mark applies.
+    fn ignores_marks(&self) -> bool {
+        self.figures.flags.contains(AllocFlags::NO_WATERMARKS)
+    }
+
     fn free_pages(&self) -> Option<Remedy> {
+        let change = Change::FreePages;
+        if self.zones.has_wrong_mark(self.row) {
+            let text = "no number of free pages is above such a mark".into();
+            return Some(Remedy { change, effect: Effect::NoEffect, amount: None, text });
+        }
         let check = self.zones.check(&self.figures, Side::Best);
-        let more = check.free_needed().0.saturating_sub(check.free.0);
+        let more = match self.ignores_marks() {
+            true => self.zones.order.pages().0.saturating_sub(check.free.0),
+            false => check.free_needed().0.saturating_sub(check.free.0),
+        };
         let amount = self.zones.kib(more);
         let size = format!("{} ({more} pages)", kib(amount));
         let (effect, text) = match self.passes(|check| with_free(check, more)) {
@@ -312,7 +333,7 @@ impl Tried<'_> {
                 ),
             ),
         };
-        Some(Remedy { change: Change::FreePages, effect, amount: Some(amount), text })
+        Some(Remedy { change, effect, amount: Some(amount), text })
     }
 
     /// How much the load wants, as far as the report tells.
@@ -344,7 +365,9 @@ impl Tried<'_> {
         if !self.is_kill() {
             return None;
         }
-        let (effect, text) = if free > total / 100 && free > 0 {
+        let (effect, text) = if let Some(leaving) = report.swap_leaving {
+            (Effect::Helps, format!("swap that stays on: {} are still to come back", kib(leaving)))
+        } else if free > total / 100 && free > 0 {
             (Effect::NoEffect, format!("more swap: {} of {} are free", kib(free), kib(total)))
         } else if !self.zones.gfp.contains(Gfp::IO) {
             (
@@ -444,16 +467,20 @@ impl Tried<'_> {
             return None;
         }
         let sharing = report.zones.iter().filter(|row| kind(&row.name) != ZoneKind::Movable);
-        let without_boost =
-            |row: &ZoneRow| row.min.minus(Figure::exact(row.boost.known().unwrap_or(0)));
+        let without_boost = |row: &ZoneRow| row.min.minus(Figure::exact(self.boost_kib(row)));
         sum(&mut sharing.map(without_boost)).known()
+    }
+
+    /// The boost of a zone in KiB: what is printed, or proven.
+    fn boost_kib(&self, row: &ZoneRow) -> u64 {
+        row.boost.known().unwrap_or_else(|| self.zones.kib(self.zones.boost(row).least()))
     }
 
     /// The factor in force: the distance of two marks of the largest zone, unless a quarter of `min` is larger.
     fn factor_now(&self) -> Option<u32> {
         let row = self.row;
         let step = row.low.minus(row.min).known()?;
-        let quarter = row.min.known()?.saturating_sub(row.boost.known().unwrap_or(0)) / 4;
+        let quarter = row.min.known()?.saturating_sub(self.boost_kib(row)) / 4;
         let managed = self.zones.kib(self.zones.managed(row).known()?).max(1);
         if step <= quarter.saturating_add(self.zones.kib(1)) {
             return Some(10);
@@ -482,22 +509,28 @@ impl Tried<'_> {
         })
     }
 
-    /// Why a change of marks helps no request before a kill, if it does not.
-    fn marks_before_a_kill(&self) -> Option<(Effect, String)> {
-        if !self.is_kill() {
-            return None;
+    /// Why a change of marks helps no request where nothing is left to reclaim, or before a kill, if it does not.
+    fn marks_of_no_use(&self) -> Option<(Effect, String)> {
+        if self.ignores_marks() {
+            let text = "no mark applies to this request: a higher min leaves more to such as it, and how much they take is not in the report";
+            return Some((Effect::Unknown, text.into()));
         }
         let block = self.zones.kib(self.zones.order.pages().0);
         let needed = self.zones.check(&self.figures, Side::Best).free_needed().0;
+        // Little more than the zone has to have free: most of it is in use all the time. Whoever was refused without a kill may
+        // not have reclaimed all.
+        let times = if self.is_kill() { 4 } else { 1 };
+        let little = self.zones.kib(needed).max(block).saturating_mul(times);
         Some(match self.left {
-            // Little more than the zone has to have free: most of it is in use all the time.
-            Some(left) if left < self.zones.kib(needed).max(block).saturating_mul(4) => (
+            Some(left) if left < little => (
                 Effect::Harmful,
                 format!(
-                    "nothing is left to reclaim ({}): higher marks take memory from programs, and the next kill comes earlier",
-                    kib(left)
+                    "nothing is left to reclaim ({}): higher marks take memory from programs, and the next {} comes earlier",
+                    kib(left),
+                    if self.is_kill() { "kill" } else { "refusal" }
                 ),
             ),
+            _ if !self.is_kill() => return None,
             Some(left) => (
                 Effect::NoEffect,
                 format!(
@@ -515,7 +548,10 @@ impl Tried<'_> {
 
     fn min_free_kbytes(&self) -> Option<Remedy> {
         let change = Change::MinFreeKbytes;
-        if let Some((effect, text)) = self.marks_before_a_kill() {
+        if self.zones.has_wrong_mark(self.row) {
+            return None;
+        }
+        if let Some((effect, text)) = self.marks_of_no_use() {
             return Some(Remedy { change, effect, amount: None, text });
         }
         let known = self.min_free_now().zip(self.factor_now()).zip(self.sizes());
@@ -550,10 +586,12 @@ impl Tried<'_> {
 
     fn scale_factor(&self) -> Option<Remedy> {
         let change = Change::WatermarkScaleFactor;
-        if self.zones.report.version().is_some_and(|version| version < (4, 6)) {
+        // Without a version the words of the flags tell a kernel of which it is one.
+        let has_none = self.zones.is_before((4, 6)) == Some(true) || self.ignores_marks();
+        if has_none || self.zones.has_wrong_mark(self.row) {
             return None;
         }
-        if let Some((effect, text)) = self.marks_before_a_kill() {
+        if let Some((effect, text)) = self.marks_of_no_use() {
             return Some(Remedy { change, effect, amount: None, text });
         }
         let (min_free, now) = self.min_free_now().zip(self.factor_now())?;
@@ -575,6 +613,20 @@ impl Tried<'_> {
                 ),
             },
         })
+    }
+
+    fn boost_factor(&self) -> Option<Remedy> {
+        let boost = self.zones.boost(self.row).least();
+        let amount = self.zones.kib(boost);
+        let effect = self.passes(|check| WatermarkCheck {
+            mark: PageCount(check.mark.0.saturating_sub(boost)),
+            boost: PageCount(0),
+            ..check
+        });
+        let text =
+            format!("vm.watermark_boost_factor=0: without a boost min is {} lower", kib(amount));
+        let change = Change::WatermarkBoostFactor;
+        (boost > 0).then_some(Remedy { change, effect, amount: Some(amount), text })
     }
 
     fn compaction(&self) -> Option<Remedy> {

@@ -127,6 +127,8 @@ pub struct NodeRow {
     pub writeback: Figure,
     /// In shared memory and tmpfs; a part of what is anonymous.
     pub shmem: Figure,
+    /// In stacks of threads in the kernel.
+    pub kernel_stack: Figure,
     /// Whether reclaim had given up there.
     pub all_unreclaimable: bool,
     /// Whether the row is the sum of its zones' rows.
@@ -146,7 +148,16 @@ impl NodeRow {
         for (sum, part) in pairs {
             *sum = sum.plus(part);
         }
+        self.add_stacks(zone);
         self.all_unreclaimable &= zone.all_unreclaimable;
+    }
+
+    /// Adds the stacks of a zone, of kernels that print them there.
+    pub(crate) fn add_stacks(&mut self, zone: &NodeRow) {
+        if let Some(stacks) = zone.kernel_stack.known() {
+            let before = self.kernel_stack.known().unwrap_or(0);
+            self.kernel_stack = Figure::exact(before.saturating_add(stacks));
+        }
     }
 }
 
@@ -192,6 +203,10 @@ pub struct Memcg {
     pub anon: Option<u64>,
     /// Its memory of files.
     pub file: Option<u64>,
+    /// Of that, what has to be written before it can be freed.
+    pub dirty: Option<u64>,
+    /// Of that, what is being written.
+    pub writeback: Option<u64>,
     /// Its shared memory and tmpfs; a part of what is of files.
     pub shmem: Option<u64>,
     /// What the kernel keeps for it: slab, stacks, page tables.
@@ -208,6 +223,8 @@ impl Memcg {
             "anon" | "rss" => &mut self.anon,
             "file" | "cache" => &mut self.file,
             "shmem" => &mut self.shmem,
+            "file_dirty" | "dirty" => &mut self.dirty,
+            "file_writeback" | "writeback" => &mut self.writeback,
             // `kernel` is the sum of the others, from 5.18 on.
             "kernel" => {
                 self.kernel = self.kernel.max(Some(kib));
@@ -227,11 +244,36 @@ impl Memcg {
     pub(crate) fn reached(&self, more: u64) -> Reached {
         let memory = self.usage.zip(self.limit).map(|(usage, limit)| Limit { usage, limit });
         let refuses = |limit: Option<Limit>| limit.is_some_and(|limit| limit.refuses(more));
-        match () {
-            () if !refuses(memory) && refuses(self.memory_and_swap) => Reached::MemoryAndSwap,
-            () if memory.is_some() => Reached::Memory,
-            () => Reached::Unknown,
+        match memory {
+            _ if !refuses(memory) && refuses(self.memory_and_swap) => Reached::MemoryAndSwap,
+            Some(memory) if memory.is_set() => Reached::Memory,
+            // Nobody reaches a limit that is none.
+            Some(_) => Reached::None,
+            None => Reached::Unknown,
         }
+    }
+
+    /// Whether most of it is memory of files that has to be written first, and hardly any is.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        let (Some(usage), Some(dirty), Some(writeback)) = (self.usage, self.dirty, self.writeback)
+        else {
+            return false;
+        };
+        dirty > usage / 2 && writeback < dirty / 8
+    }
+
+    /// Whether the group is above the task's: its path is where that of the task begins.
+    pub(crate) fn is_parent(&self) -> bool {
+        let (Some(path), Some(task)) = (&self.path, &self.task) else { return false };
+        let below = task.strip_prefix(path.trim_end_matches('/'));
+        below.is_some_and(|below| below.len() > 1 && below.starts_with('/'))
+    }
+}
+
+impl Reached {
+    /// Whether there is a limit.
+    pub(crate) fn is_some(self) -> bool {
+        self != Reached::None
     }
 }
 
@@ -240,6 +282,7 @@ impl Memcg {
 pub(crate) enum Reached {
     Memory,
     MemoryAndSwap,
+    None,
     Unknown,
 }
 
@@ -323,6 +366,8 @@ pub struct Report {
     pub kernel: Option<String>,
     /// Order of the block; `None` where the kernel asked for itself (sysrq), or does not say.
     pub order: Option<u8>,
+    /// Whether somebody asked for a kill (sysrq): newer kernels print an order of -1.
+    pub is_sysrq: bool,
     /// The flags.
     pub mode: Mode,
     /// Nodes of the policy; `None` is no policy, or a kernel that does not say. Linux 4.9 and 4.10 print the nodes of the cpuset
@@ -348,6 +393,14 @@ pub struct Report {
     pub slab_reclaimable_pages: Option<u64>,
     /// Slab that cannot be reclaimed, in pages.
     pub slab_unreclaimable_pages: Option<u64>,
+    /// Shared memory and tmpfs of the machine, in pages.
+    pub shmem_pages: Option<u64>,
+    /// Page tables of the machine, in pages.
+    pub page_table_pages: Option<u64>,
+    /// Page tables of guests and devices, in pages; kernels from 6.0 on print them.
+    pub secondary_table_pages: Option<u64>,
+    /// Free pages of CMA of the whole machine.
+    pub free_cma_pages: Option<u64>,
     /// Free pages of the whole machine, also of nodes and zones that are left out.
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
@@ -358,6 +411,8 @@ pub struct Report {
     pub swap_free: Option<u64>,
     /// Swap.
     pub swap_total: Option<u64>,
+    /// What is still in swap that is being switched off: kernels print free swap as below zero then.
+    pub swap_leaving: Option<u64>,
     /// Huge pages of the pool that were free, and their number, of all sizes together, in KiB.
     pub hugetlb: Option<(u64, u64)>,
     /// The largest tasks, at most [`TASKS_MOST`].
@@ -380,6 +435,9 @@ pub struct Report {
     pub is_mixed: bool,
     /// Whether its first line is missing: process, order and flags are not known.
     pub lacks_head: bool,
+    /// The size of a page, where it is taken to be one of several that are possible.
+    #[serde(skip)]
+    pub(crate) page_kib: Option<u64>,
 }
 
 /// Tasks that a report keeps.
@@ -388,10 +446,42 @@ pub const TASKS_MOST: usize = 8;
 pub const UNREADABLE_MOST: usize = 8;
 
 impl Report {
-    /// The size of a page: that of the smallest free blocks. 4 where no blocks are printed.
+    /// The size of a page: that of the smallest free blocks. Without any it is the least that all figures are multiples of and
+    /// that comes to the free pages of the machine.
     pub fn page_kib(&self) -> u64 {
-        let smallest = self.zones.iter().filter_map(|zone| zone.blocks.first());
-        smallest.map(|blocks| blocks.kib).find(|&kib| kib > 0).unwrap_or(4)
+        self.page_kib.unwrap_or_else(|| self.page_sizes()[0])
+    }
+
+    /// The sizes that a page may have: at least one.
+    pub(crate) fn page_sizes(&self) -> Vec<u64> {
+        const SIZES: [u64; 5] = [4, 8, 16, 32, 64];
+        let mut smallest = self.zones.iter().filter_map(|zone| zone.blocks.first());
+        if let Some(blocks) = smallest.find(|blocks| blocks.kib > 0) {
+            return vec![blocks.kib];
+        }
+        let zones = || self.zones.iter();
+        // Kernels count pages.
+        let figures = zones().flat_map(|zone| {
+            [zone.free, zone.min, zone.low, zone.high, zone.present, zone.managed, zone.free_pcp]
+        });
+        let figures: Vec<u64> = figures.filter_map(Figure::known).collect();
+        let divides = |size: &u64| figures.iter().all(|figure| figure.is_multiple_of(*size));
+        let sum = |of: fn(&ZoneRow) -> Figure| zones().map(of).fold(Figure::exact(0), Figure::plus);
+        let sums =
+            [(sum(|zone| zone.free), self.free_pages), (sum(|zone| zone.present), self.ram_pages)];
+        let mut sizes: Vec<u64> = SIZES.into_iter().filter(divides).collect();
+        for (kib, pages) in sums {
+            let Some((kib, pages)) = kib.known().zip(pages).filter(|(kib, _)| *kib > 0) else {
+                continue;
+            };
+            // The machine has what the zones have, and more where some are not shown.
+            let all = |size: &u64| size.saturating_mul(pages);
+            match sizes.iter().find(|size| all(size).abs_diff(kib) <= kib / 16) {
+                Some(&size) => sizes = vec![size],
+                None => sizes.retain(|size| all(size).saturating_mul(3) / 2 >= kib),
+            }
+        }
+        if sizes.is_empty() { vec![SIZES[0]] } else { sizes }
     }
 
     /// Who was refused: the process, or the cache of a SLUB failure, which names no process; empty if the log says neither.

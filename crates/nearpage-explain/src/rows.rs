@@ -150,7 +150,7 @@ pub(crate) fn node(message: &str) -> Option<NodeRow> {
 
 fn node_fields(node: u32, text: &str) -> NodeRow {
     let [mut anon, mut file, mut writeback] = [Sum::of(2), Sum::of(2), Sum::of(2)];
-    let [mut unevictable, mut shmem] = [Sum::of(1), Sum::of(1)];
+    let [mut unevictable, mut shmem, mut stacks] = [Sum::of(1), Sum::of(1), Sum::of(1)];
     for (key, kib) in fields(text) {
         let Ok(kib) = kib.parse::<u64>() else { continue };
         match key {
@@ -159,6 +159,7 @@ fn node_fields(node: u32, text: &str) -> NodeRow {
             "writeback" | "dirty" => writeback.add(kib),
             "unevictable" => unevictable.add(kib),
             "shmem" => shmem.add(kib),
+            "kernel_stack" => stacks.add(kib),
             _ => {}
         }
     }
@@ -169,6 +170,7 @@ fn node_fields(node: u32, text: &str) -> NodeRow {
         unevictable: unevictable.figure(),
         writeback: writeback.figure(),
         shmem: shmem.figure(),
+        kernel_stack: stacks.figure(),
         ..NodeRow::default()
     }
 }
@@ -204,7 +206,8 @@ fn has_odd_number(message: &str) -> bool {
 
 /// The first word of a row of figures whose figure is none: too large for 64 bits, or below zero.
 pub(crate) fn unreadable(message: &str) -> Option<&str> {
-    if !has_odd_number(message) || !is_row(message) {
+    // Free swap is below zero while swap is switched off.
+    if !has_odd_number(message) || !is_row(message) || message.starts_with("Free swap  = -") {
         return None;
     }
     let mut words = message.split_whitespace();

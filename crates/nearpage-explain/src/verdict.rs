@@ -29,6 +29,10 @@ pub enum Rule {
     AreaTooLarge,
     /// vmalloc, vmap: no addresses for the area; no zone was asked.
     Addresses,
+    /// vmalloc: the area has no size; no zone was asked, and nothing was short.
+    EmptyArea,
+    /// No request is known: somebody asked for a kill (sysrq, a program), or a fault that got no page before.
+    NoRequest,
     /// No zone that the flags allow is on a node that may be used.
     NoZone,
     /// None, by these numbers: memory came back before they were printed, or a rule refused that they do not show.
@@ -49,6 +53,8 @@ impl Rule {
             Rule::Memcg => "memcg",
             Rule::AreaTooLarge => "area_too_large",
             Rule::Addresses => "addresses",
+            Rule::EmptyArea => "empty_area",
+            Rule::NoRequest => "no_request",
             Rule::NoZone => "no_zone",
             Rule::Passes => "passes",
             Rule::Unknown => "unknown",
@@ -168,18 +174,22 @@ pub struct Confinement {
 /// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NoProgress {
-    /// Memory of files, which can be freed.
+    /// Memory of files, which can be freed, in zones that the request may use.
     pub file: Figure,
     /// Slab that can be freed.
     pub slab_reclaimable: Figure,
-    /// Anonymous memory; it can leave as far as there is swap.
+    /// Anonymous memory in zones that the request may use; it can leave as far as there is swap.
     pub anon: Figure,
     /// Free swap.
     pub swap_free: Option<u64>,
     /// Slab that cannot be freed.
     pub slab_unreclaimable: Figure,
-    /// Locked.
+    /// What reclaim may not touch: locked, or of a kind that has no way out.
     pub unevictable: Figure,
+    /// Page tables.
+    pub page_tables: Figure,
+    /// Stacks of threads in the kernel.
+    pub kernel_stack: Figure,
     /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
     pub unexplained: Option<u64>,
 }
@@ -212,8 +222,42 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Judges a report.
+    /// Judges a report. Where the size of a page is not told, what is said holds for each that is possible.
     pub fn of(report: &Report) -> Verdict {
+        let mut verdict = Verdict::of_one_size(report);
+        for size in report.page_sizes().into_iter().skip(1) {
+            let other = Report { page_kib: Some(size), ..report.clone() };
+            verdict.open_where_other(&Verdict::of_one_size(&other));
+        }
+        verdict
+    }
+
+    /// Opens what another size of pages answers otherwise.
+    fn open_where_other(&mut self, other: &Verdict) {
+        let depends_on = vec!["page_size"];
+        let decided =
+            |of: &Verdict| (of.rule, of.answer, of.node, of.zone.clone(), of.confined_by.is_some());
+        if decided(self) != decided(other) {
+            (self.rule, self.answer) = (Rule::Unknown, Answer::Open);
+            self.depends_on = depends_on.clone();
+            (self.node, self.zone, self.mark) = (None, None, Mark::Min);
+        }
+        for (zone, other) in self.zones.iter_mut().zip(&other.zones) {
+            let judgements = [
+                (Some(&mut zone.at_min), Some(&other.at_min)),
+                (zone.at_high.as_mut(), other.at_high.as_ref()),
+            ];
+            for (own, other) in judgements {
+                let Some((own, other)) = own.zip(other) else { continue };
+                if (own.rule, own.answer) != (other.rule, other.answer) {
+                    (own.rule, own.answer) = (Rule::Unknown, Answer::Open);
+                    own.depends_on = depends_on.clone();
+                }
+            }
+        }
+    }
+
+    fn of_one_size(report: &Report) -> Verdict {
         let zones = Zones::new(report);
         let mut rows: Vec<&ZoneRow> = report.zones.iter().collect();
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
@@ -222,6 +266,7 @@ impl Verdict {
         let confined_by = confinement(&zones, &judged);
         // What refuses before any zone is asked.
         let lost = lost(&zones, confined_by.is_some());
+        let lost = lost.or_else(|| may_be_a_policys(&zones, &judged).then_some("policy"));
         let before = refuses_before(report, &judged);
         let before = before.or_else(|| lost.map(|_| (Rule::Unknown, Answer::Open)));
         let named = decisive.filter(|_| before.is_none());
@@ -232,7 +277,7 @@ impl Verdict {
             (None, None) => (Rule::Unknown, Answer::Open),
         };
         let is_confined = before.is_none_or(|(rule, _)| rule == Rule::NoZone);
-        let is_killed = report.kind == Kind::Oom && rule != Rule::Memcg;
+        let is_killed = report.kind == Kind::Oom && !matches!(rule, Rule::Memcg | Rule::NoRequest);
         Verdict {
             rule,
             answer,
@@ -273,6 +318,31 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
     }
 }
 
+/// Whether a policy may confine the request that its kernel does not print: all zones of a node refuse, and those of another
+/// would give.
+fn may_be_a_policys(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> bool {
+    let report = zones.report;
+    let first_printed = if report.kind == Kind::Oom { (4, 9) } else { (4, 11) };
+    // Interrupts have none.
+    let has_policy = zones.gfp.contains(Gfp::DIRECT_RECLAIM) && !zones.gfp.contains(Gfp::THISNODE);
+    let asked = || judged.iter().filter(|zone| zone.excluded.is_none());
+    let says = |zone: &ZoneVerdict, answer| {
+        zone.at_min.answer == answer
+            && zone.at_high.as_ref().is_none_or(|at_high| at_high.answer == answer)
+    };
+    let refuses = |node| {
+        let is_refusing = |zone: &ZoneVerdict| {
+            says(zone, Answer::Refused) || zone.at(Mark::High).answer == Answer::Refused
+        };
+        asked().filter(|zone| zone.node == node).all(is_refusing)
+    };
+    has_policy
+        && report.nodemask.is_none()
+        && zones.is_before(first_printed).unwrap_or(report.mode.words.is_none())
+        && asked().any(|zone| says(zone, Answer::Passes))
+        && asked().any(|zone| refuses(zone.node))
+}
+
 /// The rule that refuses before any zone is asked, if one does.
 fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answer)> {
     let is_memcg = match report.constraint.as_deref() {
@@ -280,11 +350,19 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
         Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
         None => report.memcg.is_some(),
     };
-    if is_memcg {
+    let page = report.page_kib();
+    let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page).is_some());
+    if is_memcg && has_limit {
         return Some((Rule::Memcg, Answer::Refused));
+    }
+    if is_memcg || lacks_request(report) {
+        return Some((Rule::NoRequest, Answer::Open));
     }
     if report.group_of_cache().is_some() {
         return Some((Rule::Memcg, Answer::Open));
+    }
+    if told_area(report) == Some(0) {
+        return Some((Rule::EmptyArea, Answer::Refused));
     }
     if is_vmalloc_of_addresses(report) {
         return Some((Rule::Addresses, Answer::Refused));
@@ -304,13 +382,22 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     (is_confined && has_none).then_some((Rule::NoZone, Answer::Refused))
 }
 
+/// Whether a kill is for no request: sysrq has no order, and a fault that asks anew no flags.
+pub(crate) fn lacks_request(report: &Report) -> bool {
+    let has_no_flags = report.mode.bits == Some(0);
+    let is_told = report.kind == Kind::Oom && !report.lacks_head && !report.mode.is_cut;
+    is_told && (has_no_flags || report.is_sysrq)
+}
+
 /// Whether vmalloc lacked addresses, not pages.
 pub(crate) fn is_vmalloc_of_addresses(report: &Report) -> bool {
     let failed = report.failed.as_deref().unwrap_or_default();
     failed.starts_with("vmap allocation")
         || failed.starts_with("vmalloc_node_range")
         || failed.contains("vm_struct allocation failed")
-        || told_area(report).is_some() && report.ram_pages.is_some() && is_asked(report)
+        || told_area(report).is_some_and(|pages| pages > 0)
+            && memory(report).is_some()
+            && is_asked(report)
 }
 
 /// Pages of an area of which the size alone is told: before Linux 5.13 it is larger than memory, or found no addresses.
@@ -319,15 +406,19 @@ fn told_area(report: &Report) -> Option<u64> {
     Some(bytes.div_ceil(report.page_kib().saturating_mul(1024)))
 }
 
-/// Whether any zone was asked: an area larger than all memory is refused before.
+/// Pages of the machine, or of the zones that are shown.
+fn memory(report: &Report) -> Option<u64> {
+    let present = report.zones.iter().map(|zone| zone.present.known());
+    let shown = present.collect::<Option<Vec<u64>>>().filter(|zones| !zones.is_empty());
+    let shown = shown.map(|zones| zones.into_iter().fold(0, u64::saturating_add));
+    report.ram_pages.or_else(|| Some(shown? / report.page_kib()))
+}
+
+/// Whether any zone was asked: an area larger than all memory is refused before, and one of no size.
 pub(crate) fn is_asked(report: &Report) -> bool {
-    let shown = || {
-        let present = report.zones.iter().map(|zone| zone.present.most() / report.page_kib());
-        present.reduce(u64::saturating_add)
-    };
-    let ram = report.ram_pages.or_else(shown);
-    let is_larger = told_area(report).zip(ram).is_some_and(|(pages, ram)| pages > ram);
-    !is_larger && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
+    let is_odd = |pages| pages == 0 || memory(report).is_some_and(|ram| pages > ram);
+    !told_area(report).is_some_and(is_odd)
+        && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
 }
 
 fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
@@ -561,7 +652,8 @@ pub(crate) fn hidden_pages(report: &Report) -> u64 {
     if hidden > ram / 64 { hidden } else { 0 }
 }
 
-fn no_progress(zones: &Zones<'_>) -> NoProgress {
+/// Where memory is, on the numbers of a report.
+pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let report = zones.report;
     let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
         report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
@@ -569,34 +661,48 @@ fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
         report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
     };
-    let slab = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
+    let kib = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
+    // What lies in zones that the request may not use is of no use to it.
+    let of_asked = |all: Figure, of: &dyn Fn(&ZoneRow) -> Figure| {
+        let (asked, others): (Vec<&ZoneRow>, Vec<&ZoneRow>) =
+            report.zones.iter().partition(|zone| zones.excluded(zone).is_none());
+        let sum =
+            |rows: Vec<&ZoneRow>| rows.into_iter().map(of).fold(Figure::exact(0), Figure::plus);
+        if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
+    };
     let (anon, file, unevictable) = (
         of_nodes(&|node| node.anon),
         of_nodes(&|node| node.file),
         of_nodes(&|node| node.unevictable),
     );
-    let slab_reclaimable = slab(report.slab_reclaimable_pages);
-    let slab_unreclaimable = slab(report.slab_unreclaimable_pages);
+    let slab_reclaimable = kib(report.slab_reclaimable_pages);
+    let slab_unreclaimable = kib(report.slab_unreclaimable_pages);
+    let page_tables = kib(report.page_table_pages);
+    let kernel_stack = of_nodes(&|node| node.kernel_stack);
     let managed = of_zones(&|zone| match report.version() {
         Some(version) if version < (3, 9) => zone.present,
         _ => zone.managed,
     });
     let pool = report.hugetlb.map_or(0, |(_, all)| all);
-    // Locked memory and slab that can be freed are little where they are not told of.
+    // These are little where they are not told of.
     let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
     let explained =
         [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
             .into_iter()
-            .chain([unevictable, slab_reclaimable].map(little))
+            .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
+            .chain([little(kib(report.secondary_table_pages))])
             .fold(Figure::exact(0), Figure::plus);
+    let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
     NoProgress {
-        file,
+        file: of_asked(file, &|zone| zone.file),
         slab_reclaimable,
-        anon,
+        anon: of_asked(anon, &|zone| zone.anon),
         swap_free: report.swap_free,
         slab_unreclaimable,
         unevictable,
-        unexplained: managed.minus(explained).known(),
+        page_tables,
+        kernel_stack,
+        unexplained: managed.minus(explained).known().filter(|_| !is_wrong),
     }
 }
 

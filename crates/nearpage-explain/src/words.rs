@@ -153,7 +153,10 @@ fn refused(report: &Report, verdict: &Verdict) -> String {
     }
     match verdict.rule {
         Rule::Memcg => text += ": no zone was short",
-        Rule::AreaTooLarge | Rule::Addresses => text += ": before any zone was asked",
+        Rule::NoRequest => return "no_request: nothing is known to have been refused".into(),
+        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => {
+            text += ": before any zone was asked";
+        }
         _ => {}
     }
     if let Some(confinement) = &verdict.confined_by {
@@ -180,7 +183,7 @@ fn because(report: &Report, zone: &ZoneVerdict, mark: Mark) -> String {
             format!(", {reserve} of them its reserve against requests for higher zones")
         }
         Rule::HighatomicReserve => ", with what is reserved for urgent requests".into(),
-        Rule::NoBlock => ", but no block that is large enough and of a type for it".into(),
+        Rule::NoBlock => ", but not in blocks that are large enough and of a type for it".into(),
         Rule::OrderTooLarge => "; no list has blocks of that order".into(),
         Rule::Passes => "; by these figures it would pass: memory came back before they were printed, or another rule refused".into(),
         _ => String::new(),
@@ -204,7 +207,10 @@ fn proof(answer: Answer, depends_on: &[&str]) -> String {
 }
 
 fn zones(report: &Report, verdict: &Verdict) -> Vec<String> {
-    let is_asked = !matches!(verdict.rule, Rule::AreaTooLarge | Rule::Addresses | Rule::Memcg);
+    let is_asked = match verdict.rule {
+        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => false,
+        rule => !matches!(rule, Rule::Memcg | Rule::NoRequest),
+    };
     let line = |zone| zone_line(report, zone, is_asked);
     let mut lines: Vec<String> = verdict.zones.iter().take(ROWS_MOST).map(line).collect();
     lines.extend(more(verdict.zones.len()));
@@ -278,9 +284,10 @@ fn killed(report: &Report, verdict: &Verdict) -> Vec<String> {
         ));
         lines.extend(by_node(report));
         lines.push(format!(
-            "held: {} of slab, {} locked, {} that no counter of the report explains",
+            "held: {} of slab, {} unevictable, {} of page tables, {} that no counter of the report explains",
             kib(held.slab_unreclaimable),
             kib(held.unevictable),
+            kib(held.page_tables),
             kib(held.unexplained)
         ));
     }
@@ -296,7 +303,9 @@ fn by_node(report: &Report) -> Vec<String> {
         let gave_up = if node.all_unreclaimable { "; reclaim had given up there" } else { "" };
         let NodeRow { node, anon, file, unevictable, .. } = node;
         let (anon, file, unevictable) = (kib(*anon), kib(*file), kib(*unevictable));
-        format!("  node {node}: {anon} anonymous, {file} of files, {unevictable} locked{gave_up}")
+        format!(
+            "  node {node}: {anon} anonymous, {file} of files, {unevictable} unevictable{gave_up}"
+        )
     };
     let mut lines: Vec<String> = report.nodes.iter().take(ROWS_MOST).map(line).collect();
     lines.extend(more(report.nodes.len()).map(|more| format!("  {more}")));

@@ -35,6 +35,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) report: &'a Report,
     /// Names of the zones that the kernel has, lowest first.
     names: &'static [&'static str],
+    /// Columns of `lowmem_reserve[]`.
+    columns: usize,
     page_kib: u64,
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
@@ -45,7 +47,7 @@ pub(crate) struct Zones<'a> {
 
 impl<'a> Zones<'a> {
     pub(crate) fn new(report: &'a Report) -> Zones<'a> {
-        let columns = report.zones.iter().map(|zone| zone.reserve.len()).max().unwrap_or(0);
+        let columns = columns(report);
         // A zone keeps nothing from requests of its own kind, nor of lower ones.
         let fits = |names: &&&[&str]| {
             report.zones.iter().all(|zone| {
@@ -63,7 +65,7 @@ impl<'a> Zones<'a> {
         let flags = AllocFlags::under_pressure(gfp, order);
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
-        let mut zones = Zones { report, names, page_kib, gfp, order, flags, insisted_on };
+        let mut zones = Zones { report, names, columns, page_kib, gfp, order, flags, insisted_on };
         zones.insisted_on = zones.may_be_insisted_on();
         zones
     }
@@ -151,8 +153,26 @@ impl<'a> Zones<'a> {
 
     /// Pages that a zone has. Where the row does not say, there are as many as are free, and no more than are present.
     pub(crate) fn managed(&self, zone: &ZoneRow) -> Figure {
-        let bounds = Figure::between(zone.free.least(), zone.present.most());
+        let machine = self.report.ram_pages.map_or(u64::MAX, |pages| self.kib(pages));
+        let bounds = Figure::between(zone.free.least(), zone.present.most().min(machine));
         self.pages(if zone.managed.is_exact() { zone.managed } else { bounds })
+    }
+
+    /// Whether the kernel is older than a version; `None` if the report does not tell.
+    ///
+    /// Kernels from 3.8 on print types of free blocks, those from 4.6 on words of flags.
+    pub(crate) fn is_before(&self, version: (u32, u32)) -> Option<bool> {
+        if let Some(own) = self.report.version() {
+            return Some(own < version);
+        }
+        let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks && !zone.is_damaged;
+        let mut blocks = self.report.zones.iter().filter(has_blocks).flat_map(|zone| &zone.blocks);
+        let is_untyped = blocks.any(|blocks| blocks.count > 0 && blocks.types.is_none());
+        match self.report.mode.words {
+            Some(_) => (version <= (4, 6)).then_some(false),
+            None if is_untyped => (version >= (3, 8)).then_some(true),
+            None => (version >= (4, 6)).then_some(true),
+        }
     }
 
     pub(crate) fn may_use_cma(&self) -> bool {
@@ -161,12 +181,18 @@ impl<'a> Zones<'a> {
 
     /// Free pages of CMA: what the row says, or what the types of its free blocks leave open.
     pub(crate) fn free_cma(&self, zone: &ZoneRow) -> Figure {
-        let is_before = self.report.version().is_some_and(|version| version < (3, 7));
+        let report = self.report;
+        // Kernels before 3.7 print none; whose whole row has none and whose blocks have no types is one of them.
+        let is_before = match report.version() {
+            Some(version) => version < (3, 7),
+            None => !zone.is_damaged && self.is_before((3, 8)) == Some(true),
+        };
         match self.pages(zone.free_cma) {
             said if said.is_exact() => said,
-            // They print none, and no types of blocks.
             _ if is_before => Figure::exact(0),
-            said => said.and(self.pages_of(zone, 'C')),
+            said => said
+                .and(self.pages_of(zone, 'C'))
+                .and(Figure::between(0, report.free_cma_pages.unwrap_or(u64::MAX))),
         }
     }
 
@@ -205,11 +231,7 @@ impl<'a> Zones<'a> {
         let has_letter =
             |blocks: &FreeBlocks| blocks.types.as_ref().is_some_and(|types| types.contains('H'));
         let has_some = zone.blocks.iter().any(has_letter);
-        let is_before = match version {
-            Some(version) => version < (4, 4),
-            // Kernels from 4.6 on print words.
-            None => self.report.mode.words.is_none(),
-        };
+        let is_before = self.is_before((4, 4)).unwrap_or(self.report.mode.words.is_none());
         let reserved = match reserved.known() {
             _ if is_before && !has_some => Figure::exact(0),
             Some(_) => reserved,
@@ -236,8 +258,9 @@ impl<'a> Zones<'a> {
 
     /// The boost within the marks: kernels from 5.0 on have one, and from 5.16 on print it.
     ///
-    /// It is at most 1.5 times the `high` mark without it, or a pageblock. The marks lie as far apart as without it.
-    fn boost(&self, zone: &ZoneRow) -> Figure {
+    /// It is at most 1.5 times the `high` mark without it, or a pageblock. The marks lie as far apart as without it: a quarter of
+    /// `min` at least.
+    pub(crate) fn boost(&self, zone: &ZoneRow) -> Figure {
         let (min, low) = (self.pages(zone.min), self.pages(zone.low));
         let has_none = self.report.version().is_none_or(|version| version < (5, 0));
         if zone.boost.is_exact() || has_none {
@@ -252,15 +275,18 @@ impl<'a> Zones<'a> {
             return Figure::exact(0);
         }
         let most = (min.saturating_mul(3) / 5).saturating_add(step.saturating_mul(6) / 5);
-        Figure::between(0, most.max(1024).min(min))
+        let least = min.saturating_sub(step.saturating_mul(4).saturating_add(3));
+        Figure::between(least, most.max(1024).min(min))
     }
 
     /// Pages that a zone keeps from the request; the highest zone that it may use keeps none.
     fn reserve(&self, zone: &ZoneRow) -> Figure {
         match zone.reserve.get(self.highest()) {
-            Some(&kept) => Figure::exact(kept.min(PAGES_MOST)),
+            Some(&kept) if zone.reserve.len() == self.columns => {
+                Figure::exact(kept.min(PAGES_MOST))
+            }
             None if self.index(&zone.name) >= self.highest() => Figure::exact(0),
-            None => Figure::between(0, PAGES_MOST),
+            _ => Figure::between(0, PAGES_MOST),
         }
     }
 
@@ -316,6 +342,9 @@ impl<'a> Zones<'a> {
 
     /// Pages that must be free for the request, whatever their blocks.
     pub(crate) fn needed(&self, figures: &Figures, side: Side) -> u64 {
+        if figures.flags.contains(AllocFlags::NO_WATERMARKS) {
+            return figures.order.pages().0;
+        }
         let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
         let needed = self.check(figures, side).free_needed().0.saturating_add(kept);
         if needed >= PAGES_MOST { u64::MAX } else { needed }
@@ -385,6 +414,15 @@ impl<'a> Zones<'a> {
         })
     }
 
+    /// Whether a mark of a zone is more than the zone has, or what it manages is: a count of its pages went wrong.
+    pub(crate) fn has_wrong_mark(&self, zone: &ZoneRow) -> bool {
+        // No processor has addresses for 4 PiB.
+        let machine = self.report.ram_pages.map_or(1 << 42, |pages| self.kib(pages));
+        let most = zone.present.known().unwrap_or(machine);
+        let is_more = |figure: Figure| figure.known().is_some_and(|kib| kib > most);
+        is_more(zone.min) || is_more(zone.managed)
+    }
+
     /// Whether the request passes, with these figures and the blocks of the zone.
     pub(crate) fn passes(&self, zone: &ZoneRow, figures: &Figures, side: Side) -> bool {
         self.passes_check(zone, &self.check(figures, side), side)
@@ -401,9 +439,7 @@ impl<'a> Zones<'a> {
     /// Kernels before 4.4 took the pages of smaller blocks away, order by order, and asked that what is left be more than the
     /// mark, halved for each order. A few large blocks were not enough then.
     fn passes_by_order(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
-        // Kernels from 4.6 on print words.
-        let may_be_old = side == Side::Worst && self.report.mode.words.is_none();
-        if !self.report.version().map_or(may_be_old, |version| version < (4, 4)) {
+        if !self.is_before((4, 4)).unwrap_or(side == Side::Worst) {
             return true;
         }
         let request = check.order.pages().0;
@@ -459,6 +495,21 @@ impl<'a> Zones<'a> {
     }
 }
 
+/// Columns of `lowmem_reserve[]`: each row of a report has as many, five at most. A figure that the log broke makes two, and what
+/// it cut is missing: most rows have as many as they should.
+fn columns(report: &Report) -> usize {
+    let mut rows = [0_usize; 6];
+    for zone in &report.zones {
+        if let Some(count) = rows.get_mut(zone.reserve.len()) {
+            *count += 1;
+        }
+    }
+    (1..rows.len())
+        .filter(|columns| rows[*columns] > 0)
+        .max_by_key(|columns| rows[*columns])
+        .unwrap_or(0)
+}
+
 /// The index of the highest zone that flags allow, among those that a kernel has.
 fn highest(names: &[&str], gfp: Gfp) -> usize {
     let has = |flag| gfp.contains(flag);
@@ -489,9 +540,9 @@ fn contradictions(report: &Report, names: &[&str], gfp: Gfp) -> usize {
         if zone.reserve.iter().all(|kept| *kept == 0) {
             continue;
         }
-        for at in index + 1..names.len() {
+        for (at, name) in names.iter().enumerate().skip(index + 1) {
             let has_memory = zone.reserve[at] > zone.reserve[at - 1];
-            let same = |other: &&ZoneRow| other.node == zone.node && other.name == names[at];
+            let same = |other: &&ZoneRow| other.node == zone.node && other.name == *name;
             let is_shown = report.zones.iter().any(|other| same(&other));
             count += usize::from(is_shown != has_memory && (is_shown || at <= highest));
         }

@@ -118,7 +118,8 @@ fn an_area_is_larger_than_all_zones_or_nothing_is_known() {
     };
     let zone = "[1.0] Node 0 Normal free:80000kB min:400kB low:500kB high:600kB present:400000kB managed:400000kB\n";
     assert_eq!(found(17_178_296_320, zone), (Rule::AreaTooLarge, Answer::Refused));
-    assert_eq!(found(4_096_000, zone), (Rule::Unknown, Answer::Open));
+    // It is smaller: the size alone is told where no page was refused.
+    assert_eq!(found(4_096_000, zone), (Rule::Addresses, Answer::Refused));
     assert_eq!(found(17_178_296_320, ""), (Rule::Unknown, Answer::Open));
 }
 

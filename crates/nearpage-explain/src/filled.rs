@@ -1,0 +1,246 @@
+//! What fills memory, and why it does not leave.
+
+use nearpage::Gfp;
+
+use crate::cause::{Cause, CauseKind, kib};
+use crate::figure::Figure;
+use crate::report::{Kind, Report, ZoneRow};
+use crate::verdict::{NoProgress, Rule, Verdict, hidden_pages, no_progress};
+use crate::zones::Zones;
+
+/// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.
+const CACHE_LEAST: u64 = 256 << 10;
+
+/// What fills memory, the largest first. Of a refusal without a kill that of which no reclaim would have freed enough.
+pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+    let report = zones.report;
+    let is_kill = report.kind == Kind::Oom;
+    let by_pages =
+        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
+    if !is_kill && !by_pages && verdict.rule != Rule::Passes {
+        return Vec::new();
+    }
+    let held = no_progress(zones);
+    let Some(shown) = shown_kib(zones, &held) else {
+        return cache(report).into_iter().collect();
+    };
+    let filled = Filled { zones, held, shown, is_kill };
+    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
+    let mut causes: Vec<Cause> = [
+        filled.anon(by_pages && can_wait),
+        filled.shmem(),
+        filled.slab(),
+        filled.files(),
+        filled.huge_pages(),
+        filled.page_tables(),
+        filled.stacks(),
+        filled.unexplained(),
+        filled.unevictable(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+    causes
+}
+
+/// The largest cache, where nothing tells how much memory there is.
+fn cache(report: &Report) -> Option<Cause> {
+    let cache = report.largest_cache.as_ref().filter(|cache| cache.total >= CACHE_LEAST)?;
+    let text = format!(
+        "of slab that cannot be reclaimed the largest cache is {} with {}: the kernel or a driver holds it, no kill frees it",
+        cache.name,
+        kib(cache.total)
+    );
+    Some(Cause::new(CauseKind::Slab, cache.total, text))
+}
+
+/// Memory of the zones shown: what is managed, or present, where the row does not say; else the machine's, or what is counted.
+fn shown_kib(zones: &Zones<'_>, held: &NoProgress) -> Option<u64> {
+    let report = zones.report;
+    let managed = |zone: &ZoneRow| zone.managed.known().filter(|_| !zones.has_wrong_mark(zone));
+    let size = |zone: &ZoneRow| managed(zone).or(zone.present.known());
+    let sizes = report.zones.iter().map(size).collect::<Option<Vec<u64>>>();
+    let shown = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
+    let ram = report.ram_pages.map(|pages| zones.kib(pages));
+    let free = report.zones.iter().map(|zone| zone.free).fold(Figure::exact(0), Figure::plus);
+    let counted = [held.anon, held.file, held.slab_unreclaimable, held.slab_reclaimable, free];
+    let counted = counted.into_iter().fold(Figure::exact(0), Figure::plus).known();
+    let counted = counted.filter(|_| !report.nodes.is_empty());
+    [shown, ram, counted].into_iter().flatten().find(|kib| *kib > 0)
+}
+
+fn at_least(figure: Figure) -> &'static str {
+    if figure.is_exact() { "" } else { "at least " }
+}
+
+struct Filled<'a> {
+    zones: &'a Zones<'a>,
+    held: NoProgress,
+    /// Memory of the zones shown, in KiB.
+    shown: u64,
+    is_kill: bool,
+}
+
+impl Filled<'_> {
+    fn report(&self) -> &Report {
+        self.zones.report
+    }
+
+    /// A cause, if it is a part of memory that is large enough: so much in a hundred of a kill, a quarter at least of what may
+    /// have other reasons.
+    fn part(&self, kind: CauseKind, kib: u64, percent: u64, text: String) -> Option<Cause> {
+        let least = if self.is_kill { percent } else { percent.max(25) };
+        let is_part = kib > 0 && kib.saturating_mul(100) / self.shown.max(1) >= least;
+        is_part.then(|| Cause::new(kind, kib, text))
+    }
+
+    /// The same of a counter of the machine, which may have more memory than is shown.
+    fn part_of_machine(
+        &self,
+        kind: CauseKind,
+        pages: Option<u64>,
+        text: impl FnOnce(String) -> String,
+    ) -> Option<Cause> {
+        let part = self.zones.kib(pages?);
+        let ram = self.report().ram_pages.map_or(0, |pages| self.zones.kib(pages));
+        let percent = ram.max(self.shown).saturating_mul(10) / self.shown.max(1);
+        self.part(kind, part, percent, text(kib(part)))
+    }
+
+    /// Why anonymous memory does not leave.
+    fn swap(&self) -> (CauseKind, String) {
+        let report = self.report();
+        match (report.swap_leaving, report.swap_free, report.swap_total) {
+            (Some(leaving), ..) => (
+                CauseKind::SwapOff,
+                format!(
+                    "swap is being switched off, and {} are still to come back from it",
+                    kib(leaving)
+                ),
+            ),
+            (_, _, Some(0)) => (CauseKind::NoSwap, "there is no swap: it cannot leave".into()),
+            (_, Some(free), Some(total)) if free <= total / 100 => (
+                CauseKind::SwapFull,
+                format!(
+                    "swap is full ({} of {} used): it cannot leave",
+                    kib(total - free),
+                    kib(total)
+                ),
+            ),
+            (_, Some(free), Some(total)) => {
+                (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
+            }
+            _ => (CauseKind::Anonymous, "how much swap is free is not told".into()),
+        }
+    }
+
+    fn anon(&self, would_reclaim: bool) -> Option<Cause> {
+        let (kind, swap) = self.swap();
+        let cannot_leave = kind != CauseKind::Anonymous;
+        let anon = self.held.anon;
+        // Kernels before 2.6.28 do not tell anonymous memory from that of files.
+        if self.is_kill && anon == Figure::UNKNOWN && cannot_leave {
+            let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
+            let text = format!("how much memory is anonymous is not told; {swap}");
+            return self.part(kind, swapped, 0, text);
+        }
+        let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
+        match self.is_kill {
+            true => self.part(kind, anon.least(), 20, text),
+            false if would_reclaim && cannot_leave => self.part(kind, anon.least(), 50, text),
+            false => None,
+        }
+    }
+
+    fn shmem(&self) -> Option<Cause> {
+        let report = self.report();
+        let of_nodes = report.nodes.iter().map(|node| node.shmem);
+        let of_nodes = of_nodes.fold(Figure::exact(0), Figure::plus).known();
+        let shmem = of_nodes.or(report.shmem_pages.map(|pages| self.zones.kib(pages)))?;
+        let text = format!(
+            "{} are tmpfs and shared memory, part of the anonymous: a kill frees none of a file in tmpfs",
+            kib(shmem)
+        );
+        self.part(CauseKind::Shmem, shmem, 15, text)
+    }
+
+    fn slab(&self) -> Option<Cause> {
+        let report = self.report();
+        let cache = report.largest_cache.as_ref().map_or(String::new(), |cache| {
+            format!(", {} of it the cache {}", kib(cache.total), cache.name)
+        });
+        self.part_of_machine(CauseKind::Slab, report.slab_unreclaimable_pages, |slab| {
+            format!(
+                "{slab} of slab that cannot be reclaimed{cache}: the kernel or a driver holds it, no kill frees it"
+            )
+        })
+    }
+
+    fn files(&self) -> Option<Cause> {
+        let file = self.held.file;
+        let text = format!(
+            "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
+            at_least(file),
+            kib(file.least())
+        );
+        self.part(CauseKind::Files, file.least(), 10, text).filter(|_| self.is_kill)
+    }
+
+    fn huge_pages(&self) -> Option<Cause> {
+        let (free, pool) = self.report().hugetlb?;
+        let text = format!(
+            "{} are in the pool of huge pages, {} of them unused: nobody else gets them",
+            kib(pool),
+            kib(free)
+        );
+        self.part(CauseKind::HugePages, pool, 10, text)
+    }
+
+    fn page_tables(&self) -> Option<Cause> {
+        self.part_of_machine(CauseKind::PageTables, self.report().page_table_pages, |tables| {
+            format!("{tables} are page tables: many processes map much, each with its own")
+        })
+    }
+
+    fn stacks(&self) -> Option<Cause> {
+        let stacks = self.held.kernel_stack.least();
+        let text = format!("{} are stacks of threads in the kernel: there are many", kib(stacks));
+        self.part(CauseKind::KernelStack, stacks, 10, text)
+    }
+
+    fn unexplained(&self) -> Option<Cause> {
+        let unexplained = self.held.unexplained?;
+        // Counters of the machine are of nodes that are not shown, too.
+        let at_least = if hidden_pages(self.report()) > 0 { "at least " } else { "" };
+        let tables = if self.held.page_tables.is_exact() { "" } else { "page tables " };
+        let text = format!(
+            "{at_least}{} no counter of the report explains: pages that a driver, a balloon, {tables}or the kernel took",
+            kib(unexplained)
+        );
+        self.part(CauseKind::Unexplained, unexplained, 15, text)
+    }
+
+    /// What reclaim may not touch: most of it is locked by mlock, or is not.
+    fn unevictable(&self) -> Option<Cause> {
+        let locked = self.report().zones.iter().map(|zone| zone.mlocked);
+        let locked = locked.fold(Figure::exact(0), Figure::plus);
+        let stuck = self.held.unevictable.least();
+        let shown = kib(self.shown);
+        if stuck <= locked.least().saturating_mul(2) {
+            let locked = locked.least().max(stuck);
+            let text =
+                format!("{} of {shown} are locked (mlock): they cannot be reclaimed", kib(locked));
+            return self.part(CauseKind::Mlocked, locked, 14, text);
+        }
+        let mlocked = match locked.known() {
+            Some(locked) => format!("mlock locked {} of it, the rest is", kib(locked)),
+            None => "locked by mlock, or".into(),
+        };
+        let text = format!(
+            "{} of {shown} cannot be reclaimed (unevictable): {mlocked} held by a driver, in ramfs, or shared memory that is locked",
+            kib(stuck)
+        );
+        self.part(CauseKind::Unevictable, stuck, 15, text)
+    }
+}
