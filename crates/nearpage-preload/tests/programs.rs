@@ -292,7 +292,7 @@ fn has_grown(resident: &[u64]) -> bool {
 #[test]
 fn hours_of_churn_at_constant_use_do_not_grow() {
     let Some(program) = compiled("gcc", "churn.c", "churn") else { return };
-    let hours = std::env::var("NEARPAGE_CHURN_HOURS").map_or(8, |hours| hours.parse().unwrap());
+    let hours = std::env::var("NEARPAGE_CHURN_HOURS").map_or(4, |hours| hours.parse().unwrap());
     let resident = churned(&program, hours, &[]);
     assert!(!has_grown(&resident), "{resident:?}");
     // The harness can tell: 200 bytes each tenth of a second.

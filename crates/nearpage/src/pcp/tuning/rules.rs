@@ -9,6 +9,10 @@ pub(super) const UNCAPPED: u8 = 31;
 
 /// How a drain knows how many pages to give back: its *goal*. What it really gives lies between one
 /// batch and all but one batch of `high`.
+#[allow(
+    unpredictable_function_pointer_comparisons,
+    reason = "no decision rests on whether two functions are one"
+)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrainSize {
     /// `batch << free_factor`. A drain that was not limited by `high` raises the factor, each allocation
@@ -21,6 +25,10 @@ pub enum DrainSize {
 }
 
 /// How large pagesets are.
+#[allow(
+    unpredictable_function_pointer_comparisons,
+    reason = "no decision rests on whether two functions are one"
+)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SizeRule {
     /// [`Sizes::new`], Linux's formulas.
