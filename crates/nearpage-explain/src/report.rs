@@ -152,6 +152,12 @@ impl NodeRow {
         self.all_unreclaimable &= zone.all_unreclaimable;
     }
 
+    /// Whether all that is counted of the node is 0, as of one without memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        let counted = [self.anon, self.file, self.unevictable, self.writeback, self.shmem];
+        counted.iter().all(|figure| *figure == Figure::exact(0))
+    }
+
     /// Adds the stacks of a zone, of kernels that print them there.
     pub(crate) fn add_stacks(&mut self, zone: &NodeRow) {
         if let Some(stacks) = zone.kernel_stack.known() {

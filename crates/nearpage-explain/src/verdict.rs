@@ -303,7 +303,7 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
     let report = zones.report;
     let has_zones_of = |row: &NodeRow| report.zones.iter().any(|zone| zone.node == row.node);
     let is_hidden = hidden_pages(report) > 0 && !is_confined;
-    let lacks_node = !report.nodes.iter().all(has_zones_of);
+    let lacks_node = !report.nodes.iter().all(|row| row.is_empty() || has_zones_of(row));
     let is_damaged = report.zones.iter().any(|zone| zone.is_damaged || !zone.has_all_blocks);
     // One node refused, and none that is there does.
     let lacks_refusal = zones.is_insisted_on_another();
