@@ -5,10 +5,11 @@ use serde::Serialize;
 use nearpage::Gfp;
 
 use crate::beside::Beside;
-use crate::cause::{self, Cause};
+use crate::cause::Cause;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
+use crate::why;
 use crate::zones::Zones;
 
 /// A report, the rule that refused, what would have helped, and what cannot be known.
@@ -37,7 +38,7 @@ impl Explanation {
     /// Explains a report, with what stood beside it: nodes that it does not show, the node of its CPU, settings.
     pub fn with(report: Report, beside: &Beside) -> Explanation {
         let verdict = Verdict::of(&report);
-        let causes = cause::of(&report, &verdict);
+        let causes = why::of(&report, &verdict);
         let remedies = remedy::of(&report, &verdict);
         let mut unknown = unknown(&report, &verdict);
         if report.cpu.is_some_and(|cpu| beside.node_of(cpu).is_some()) {

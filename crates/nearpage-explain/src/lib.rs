@@ -48,6 +48,7 @@ mod report;
 mod rows;
 mod transport;
 mod verdict;
+mod why;
 mod words;
 mod zones;
 

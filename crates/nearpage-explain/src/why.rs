@@ -1,0 +1,479 @@
+//! Why a request was refused: the cause that decides first, then what stands behind it.
+
+use nearpage::Order;
+use nearpage_machine::size;
+
+use crate::cause::{Cause, CauseKind, kib};
+use crate::figure::{Figure, Side};
+use crate::filled;
+use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
+use crate::verdict::{
+    Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
+};
+use crate::zones::{Excluded, Zones};
+
+/// The causes of a report: the one that decides first, then what fills memory, the largest first.
+pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
+    if report.kind == Kind::Slub {
+        return of_slub(report).into_iter().collect();
+    }
+    if verdict.rule == Rule::Memcg {
+        return of_memcg(report);
+    }
+    let is_of_area = matches!(verdict.rule, Rule::AreaTooLarge | Rule::EmptyArea);
+    if is_vmalloc_of_addresses(report) || is_of_area {
+        return vec![of_addresses(report, verdict)];
+    }
+    let zones = Zones::new(report);
+    if verdict.rule == Rule::NoRequest {
+        return of_no_request(&zones, verdict);
+    }
+    let row = report
+        .zones
+        .iter()
+        .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
+    let sought = Sought { report, verdict, zones, row };
+    let mut causes: Vec<Cause> = [
+        sought.no_zone(),
+        sought.wrong_mark(),
+        sought.hidden_policy(),
+        sought.cma(),
+        sought.blocks(),
+        sought.highatomic(),
+        sought.reserve(),
+        sought.elsewhere(),
+        sought.boost(),
+        sought.late(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    causes.extend(filled::of(&sought.zones, verdict));
+    if report.kind == Kind::Oom {
+        causes.extend(sought.task());
+    }
+    causes
+}
+
+/// A kill for which no request is known.
+fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+    let report = zones.report;
+    let group = report.memcg.as_ref();
+    let text = match (group.and_then(|memcg| Some((memcg, memcg.usage?))), report.is_sysrq) {
+        (Some((memcg, usage)), _) => {
+            let name = memcg.path.as_deref().unwrap_or("the group");
+            format!(
+                "{name} has no limit that it could reach ({} used): the kill was asked for, by a program or a setting",
+                kib(usage)
+            )
+        }
+        (None, true) => "somebody asked for a kill: sysrq f has an order of -1".into(),
+        (None, false) => "no request is known, there are no flags: a page fault that got no page before calls the OOM killer so, or a program asked for a kill; what was refused is not in the report".into(),
+    };
+    let mut causes = vec![Cause::new(CauseKind::NoRequest, None, text)];
+    let gives = verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
+    let free = report.zones.iter().map(|zone| zone.free).fold(Figure::exact(0), Figure::plus);
+    let free = report.free_pages.map_or(free.least(), |pages| zones.kib(pages));
+    if gives && group.is_none() {
+        let text = format!(
+            "{} are free, and zones are above their marks: for the machine a false OOM",
+            kib(free)
+        );
+        causes.push(Cause::new(CauseKind::Elsewhere, free, text));
+    }
+    causes.extend(group.into_iter().flat_map(memcg_parts));
+    causes
+}
+
+fn of_memcg(report: &Report) -> Vec<Cause> {
+    let Some(memcg) = &report.memcg else {
+        let text = "a cgroup's limit: its lines are not there".into();
+        return vec![Cause::new(CauseKind::MemcgLimit, None, text)];
+    };
+    let block = report.page_kib() << report.order.unwrap_or(0).min(20);
+    let group = memcg.path.as_deref().unwrap_or("a group");
+    let told = |limit: Limit| format!("{} of {}", kib(limit.usage), kib(limit.limit));
+    let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
+    let mut causes = Vec::new();
+    causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
+        (Reached::MemoryAndSwap, memory, Some(both)) => {
+            let rest = memory.map_or(String::new(), |memory| {
+                format!(
+                    "; that of memory is not the reason: {} are left",
+                    kib(memory.limit.saturating_sub(memory.usage))
+                )
+            });
+            let text = format!(
+                "the limit of memory and swap together of {group}: {} used{rest}",
+                told(both)
+            );
+            Cause::new(CauseKind::MemcgSwapLimit, both.limit, text)
+        }
+        (_, Some(memory), _) => {
+            let text = format!("the limit of memory of {group}: {} used", told(memory));
+            Cause::new(CauseKind::MemcgLimit, memory.limit, text)
+        }
+        _ => {
+            let text = format!("a limit of {group}: usage and limit are not in the lines");
+            Cause::new(CauseKind::MemcgLimit, None, text)
+        }
+    });
+    if let Some(task) = memcg.task.as_ref().filter(|_| memcg.is_parent()) {
+        let text = format!("the limit is of a group above that of the task, which is {task}");
+        causes.push(Cause::new(CauseKind::MemcgParent, None, text));
+    }
+    causes.extend(memcg_parts(memcg));
+    // Memory of files can leave: what it waits for tells more than the limit.
+    let unwritten = causes.iter().position(|cause| cause.kind == CauseKind::Files);
+    if let Some(at) = unwritten.filter(|_| memcg.is_unwritten()) {
+        let files = causes.remove(at);
+        causes.insert(0, files);
+    }
+    causes
+}
+
+/// What a group's memory is, if most of it is not what its programs hold.
+fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
+    let Some(usage) = memcg.usage.filter(|usage| *usage > 0) else { return Vec::new() };
+    let share = |kib: u64| kib.saturating_mul(100) / usage;
+    let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage));
+    let mut causes = Vec::new();
+    if let Some(kernel) = kernel.filter(|kernel| share(*kernel) >= 30) {
+        let text = format!(
+            "{} of the {} are the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few",
+            kib(kernel),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
+    }
+    let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
+    if let Some(files) = files.filter(|files| share(*files) >= 30) {
+        let state = match (memcg.dirty, memcg.writeback) {
+            (Some(dirty), Some(writeback)) => {
+                format!(", {} of it dirty and {} being written", kib(dirty), kib(writeback))
+            }
+            _ => String::new(),
+        };
+        let why = match memcg.is_unwritten() {
+            true => ": nobody writes it, and it cannot leave before",
+            false => ", and reclaim did not free it",
+        };
+        let text = format!("{} of the {} are memory of files{state}{why}", kib(files), kib(usage));
+        causes.push(Cause::new(CauseKind::Files, files, text));
+    }
+    if let Some(shmem) = memcg.shmem.filter(|shmem| share(*shmem) >= 30) {
+        let text = format!(
+            "{} of the {} are tmpfs and shared memory: a kill frees none of a file in tmpfs",
+            kib(shmem),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::Shmem, shmem, text));
+    }
+    if let Some(anon) = memcg.anon.filter(|anon| share(*anon) >= 30) {
+        let swap = match (memcg.swap, memcg.memory_and_swap) {
+            (Some(swap), _) if !swap.refuses(1) => "",
+            (Some(_), _) => "; its limit of swap is reached",
+            _ => "",
+        };
+        let text =
+            format!("{} of the {} are anonymous memory of its tasks{swap}", kib(anon), kib(usage));
+        causes.push(Cause::new(CauseKind::Anonymous, anon, text));
+    }
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+    causes
+}
+
+fn of_slub(report: &Report) -> Option<Cause> {
+    let group = report.group_of_cache()?;
+    let text = format!(
+        "the cache is that of the cgroup {group}: its limit (of memory, or of kernel memory) refused the object's page, and no zone was asked, unless a page allocation failure stands before it in the log"
+    );
+    Some(Cause::new(CauseKind::MemcgCache, None, text))
+}
+
+fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
+    let bytes = report.failed.as_deref().and_then(|failed| {
+        let mut words = failed.split(|character: char| !character.is_ascii_digit());
+        words.find_map(|word| word.parse::<u64>().ok().filter(|bytes| *bytes >= 4096))
+    });
+    let area =
+        bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
+    let text = match verdict.rule {
+        Rule::EmptyArea => {
+            let text = "an area of no size was asked for: vmalloc refuses it before it asks for anything, and no memory was short; who asked came to a size of 0";
+            return Cause::new(CauseKind::EmptyArea, None, text.into());
+        }
+        Rule::AreaTooLarge => format!("{area} is larger than all memory: no zone was asked"),
+        _ => format!(
+            "{area} found no room among vmalloc's addresses (vmalloc= at boot, /proc/vmallocinfo): addresses, not pages, and no zone was asked"
+        ),
+    };
+    Cause::new(CauseKind::Addresses, bytes.map(|bytes| bytes / 1024), text)
+}
+
+struct Sought<'a> {
+    report: &'a Report,
+    verdict: &'a Verdict,
+    zones: Zones<'a>,
+    row: Option<&'a ZoneRow>,
+}
+
+impl Sought<'_> {
+    fn pages(&self, pages: u64) -> String {
+        format!("{} ({pages} pages)", kib(self.zones.kib(pages)))
+    }
+
+    /// Free pages of the machine that are in none of the zones shown.
+    fn free_elsewhere(&self) -> Option<u64> {
+        let shown = self.report.zones.iter().map(|zone| self.zones.pages(zone.free));
+        let shown = shown.fold(Figure::exact(0), Figure::plus).known()?;
+        let hidden = self.report.free_pages?.saturating_sub(shown);
+        // Counters of one instant and of another differ by less.
+        (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
+    }
+
+    fn no_zone(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::NoZone {
+            return None;
+        }
+        let mut nodes: Vec<u32> = self.report.zones.iter().map(|zone| zone.node).collect();
+        nodes.dedup();
+        let nodes = nearpage_machine::idlist::format(&nodes);
+        let highest = &self.verdict.highest_zone;
+        let movable = match highest.as_str() {
+            "Movable" => "",
+            _ => "without __GFP_MOVABLE and __GFP_HIGHMEM ",
+        };
+        let elsewhere = self.free_elsewhere().map_or(String::new(), |pages| {
+            format!("; {} are free on nodes that it may not use, one of which with a zone for it would help", self.pages(pages))
+        });
+        let text = format!(
+            "no zone can be asked: {movable}its zones end at {highest}, and node {nodes}, to which it is confined, has none of those{elsewhere}"
+        );
+        Some(Cause::new(CauseKind::NoZone, None, text))
+    }
+
+    fn cma(&self) -> Option<Cause> {
+        let row = self.row?;
+        let judgement = self.judgement()?;
+        let cma = self.zones.free_cma(row);
+        let free = self.zones.pages(row.free).known()?;
+        // Without CMA there would be enough, or it is most of what is free.
+        let at_min = self.zone()?.at_min.needed.least();
+        let by_pages = !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge);
+        let decides = cma.least() > 0
+            && (by_pages && free >= at_min.min(judgement.needed.least())
+                || cma.least() >= free / 2);
+        let counts = judgement.free.most() < free;
+        (decides && counts && judgement.answer != Answer::Passes).then(|| {
+            let cma_kib = self.zones.kib(cma.least());
+            let at_least = if cma.is_exact() { "" } else { "at least " };
+            let text = format!(
+                "of {} free in {} of node {} {at_least}{} are CMA, which only movable requests may use",
+                self.pages(free),
+                row.name,
+                row.node,
+                self.pages(cma.least())
+            );
+            Cause::new(CauseKind::Cma, cma_kib, text)
+        })
+    }
+
+    fn zone(&self) -> Option<&ZoneVerdict> {
+        let row = self.row?;
+        self.verdict.zones.iter().find(|zone| zone.node == row.node && zone.zone == row.name)
+    }
+
+    fn judgement(&self) -> Option<&Judgement> {
+        Some(self.zone()?.at(self.verdict.mark))
+    }
+
+    /// A mark that no free pages reach.
+    fn wrong_mark(&self) -> Option<Cause> {
+        let row = self.row.filter(|row| self.zones.has_wrong_mark(row))?;
+        let told = |figure: Figure| figure.known().map_or("unknown".into(), kib);
+        let text = format!(
+            "the marks of {} of node {} are no marks: min is {}, the zone has {} and manages {}: a count of its pages went wrong in the kernel",
+            row.name,
+            row.node,
+            told(row.min),
+            told(row.present),
+            told(row.managed)
+        );
+        Some(Cause::new(CauseKind::WrongMark, None, text))
+    }
+
+    /// A policy that may be there.
+    fn hidden_policy(&self) -> Option<Cause> {
+        if !self.verdict.depends_on.contains(&"policy") {
+            return None;
+        }
+        let asked = || self.verdict.zones.iter().filter(|zone| zone.excluded.is_none());
+        let gives = |zone: &ZoneVerdict| zone.at_min.answer == Answer::Passes;
+        let giving = |node| asked().any(|zone| zone.node == node && gives(zone));
+        let nodes = |is_giving: bool| {
+            let nodes = asked().map(|zone| zone.node).filter(|node| giving(*node) == is_giving);
+            let mut nodes: Vec<u32> = nodes.collect();
+            nodes.dedup();
+            nearpage_machine::idlist::format(&nodes)
+        };
+        let free = asked().filter(|zone| gives(zone)).map(|zone| zone.at_min.free.least());
+        let free = free.fold(0, u64::saturating_add);
+        let text = format!(
+            "node {} gives nothing, and {} are free on node {}: either memory came back, or a policy (numactl, mbind) kept the request from there, which this kernel does not print",
+            nodes(false),
+            self.pages(free),
+            nodes(true)
+        );
+        Some(Cause::new(CauseKind::HiddenPolicy, self.zones.kib(free), text))
+    }
+
+    /// Whether no zone that may be asked has a block that is large enough.
+    fn lacks_blocks(&self) -> bool {
+        let is_asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let has_block = |zone: &ZoneRow| {
+            self.zones.has_any_block(zone, self.zones.order, self.zones.flags, Side::Best)
+        };
+        self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
+    }
+
+    fn blocks(&self) -> Option<Cause> {
+        match self.verdict.rule {
+            Rule::NoBlock | Rule::OrderTooLarge => {}
+            // More pages would not help.
+            Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
+            _ => return None,
+        }
+        let row = self.row?;
+        let order = self.zones.order.0;
+        let largest = row.blocks.iter().rposition(|blocks| blocks.count > 0);
+        let largest = largest.map_or(String::new(), |order| {
+            format!(
+                "; the largest free block is {} (order {order})",
+                kib(self.zones.kib(1 << order))
+            )
+        });
+        let (may, locked) = large_blocks(&self.zones, row);
+        let locked = match locked {
+            0 => String::new(),
+            blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
+        };
+        let free = self.zones.pages(row.free);
+        let text = format!(
+            "fragmentation: {} free in {} of node {}, and {} of order {order} ({}) for this request{largest}{locked}",
+            free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
+            row.name,
+            row.node,
+            match may {
+                0 => "no block".into(),
+                // Kernels before 4.4 count what is free in blocks of each order.
+                may => format!(
+                    "{may} large enough, too few for a kernel that asks for more than a part of the mark in blocks"
+                ),
+            },
+            kib(self.zones.kib(1 << order.min(31)))
+        );
+        Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
+    }
+
+    fn highatomic(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::HighatomicReserve {
+            return None;
+        }
+        let row = self.row?;
+        let urgent = self.zones.figures(row, self.verdict.mark).urgent;
+        let at_least = if urgent.is_exact() { "" } else { "at least " };
+        let text = format!(
+            "{at_least}{} of {} of node {} are reserved for urgent requests of higher order{}",
+            self.pages(urgent.least()),
+            row.name,
+            row.node,
+            if urgent.is_exact() {
+                ""
+            } else {
+                ": free blocks of that type (H) prove it, this kernel does not print how many"
+            }
+        );
+        Some(Cause::new(CauseKind::Highatomic, self.zones.kib(urgent.least()), text))
+    }
+
+    fn reserve(&self) -> Option<Cause> {
+        if self.verdict.rule != Rule::LowmemReserve {
+            return None;
+        }
+        let row = self.row?;
+        let kept = self.zones.figures(row, self.verdict.mark).reserve.known()?;
+        let text = format!(
+            "{} of node {} keeps {} from requests that could have used {}",
+            row.name,
+            row.node,
+            self.pages(kept),
+            self.zones.highest_name()
+        );
+        Some(Cause::new(CauseKind::LowmemReserve, self.zones.kib(kept), text))
+    }
+
+    /// What is free and may not be used.
+    fn elsewhere(&self) -> Option<Cause> {
+        if matches!(self.verdict.rule, Rule::NoZone | Rule::Passes) {
+            return None;
+        }
+        let by = self.verdict.confined_by.as_ref().map(|confined| confined.by);
+        let why = |by| match by {
+            Some(Excluded::Policy) => "on nodes that the policy forbids",
+            Some(Excluded::Cpuset) => "on nodes outside the cpuset",
+            Some(Excluded::ThisNode) => "on other nodes, and __GFP_THISNODE asks for one",
+            Some(Excluded::Kind) => "in zones that its flags do not allow",
+            None => "on nodes or in zones that are not shown",
+        };
+        let hidden = self.free_elsewhere();
+        let seen = self.verdict.zones.iter().filter(|zone| zone.excluded.is_some());
+        let seen = seen.filter(|zone| zone.at_min.answer == Answer::Passes);
+        let seen = seen.map(|zone| zone.at_min.free.least()).fold(0, u64::saturating_add);
+        let pages = hidden.unwrap_or(0).saturating_add(seen);
+        (pages > 0).then(|| {
+            let text = format!("{} are free {}", self.pages(pages), why(by));
+            Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), text)
+        })
+    }
+
+    fn boost(&self) -> Option<Cause> {
+        let row = self.row?;
+        let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
+        let is_most = self.verdict.rule == Rule::Watermark && boost > 0 && boost >= min / 3;
+        is_most.then(|| {
+            let (at_most, proof) = match row.boost.is_exact() {
+                true => ("", ""),
+                false => ("at most ", " (its distance to low proves it, this kernel does not print the boost)"),
+            };
+            let text = format!(
+                "a boost has raised min of {} of node {} from {at_most}{} to {}, after pageblocks were mixed{proof}",
+                row.name,
+                row.node,
+                kib(min.saturating_sub(boost)),
+                kib(min)
+            );
+            Cause::new(CauseKind::Boost, boost, text)
+        })
+    }
+
+    fn late(&self) -> Option<Cause> {
+        (self.verdict.rule == Rule::Passes).then(|| {
+            let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
+            Cause::new(CauseKind::Late, None, text)
+        })
+    }
+
+    fn task(&self) -> Option<Cause> {
+        let task = self.report.tasks.first()?;
+        let resident = self.zones.kib(task.rss_pages);
+        let text = format!(
+            "the largest of {} tasks is {} (process {}) with {} resident",
+            self.report.tasks_listed,
+            task.name,
+            task.pid,
+            kib(resident)
+        );
+        Some(Cause::new(CauseKind::Task, resident, text))
+    }
+}
