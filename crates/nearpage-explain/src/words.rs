@@ -13,7 +13,7 @@ const ROWS_MOST: usize = 40;
 /// Lines about one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paragraph {
-    /// What they are about: `why`, `asked`, `refused`, `zones`, `killed`, `advice`, `beside`, `not known`.
+    /// What they are about: `why`, `asked`, `verdict`, `zones`, `killed`, `advice`, `beside`, `not known`.
     pub label: &'static str,
     /// The lines; names in them command no terminal.
     pub lines: Vec<String>,
@@ -61,7 +61,7 @@ fn paragraphs(explanation: &Explanation) -> Vec<Paragraph> {
     let all = [
         ("why", causes.iter().map(|cause| shown(&cause.text).to_string()).collect()),
         ("asked", vec![asked(report, verdict)]),
-        ("refused", vec![refused(report, verdict)]),
+        ("verdict", vec![decided(report, verdict)]),
         ("zones", zones(report, verdict)),
         ("killed", killed(report, verdict)),
         ("advice", advice.collect()),
@@ -141,7 +141,7 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     text
 }
 
-fn refused(report: &Report, verdict: &Verdict) -> String {
+fn decided(report: &Report, verdict: &Verdict) -> String {
     let mut text = String::from(verdict.rule.name());
     if let (Some(node), Some(zone)) = (verdict.node, &verdict.zone) {
         text += &format!(" in {zone} of node {node}");

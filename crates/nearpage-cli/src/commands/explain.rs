@@ -282,7 +282,7 @@ impl<'p> Shown<'p> {
                 });
                 let error = serde_json::to_string(&error)?;
                 write!(output, "\n  ],\n  \"unread\": [{unread}],\n  \"beside\": {beside},\n")?;
-                write!(output, "  \"seen_again\": {},\n", self.seen_again)?;
+                writeln!(output, "  \"seen_again\": {},", self.seen_again)?;
                 writeln!(output, "  \"lines\": {},\n  \"error\": {error}\n}}", self.lines)
             }
             Form::Text(_) => text::end(output, &self.beside, self.seen_again),

@@ -75,7 +75,13 @@ impl Log {
         }
         let noun = if self.reports == 1 { "report" } else { "reports" };
         let of = name.map_or(String::new(), |name| format!(" of {name}"));
-        writeln!(output, "{} {noun} in {lines} lines{of}", self.reports)
+        let what = match self.reports == 0 && unread.is_empty() {
+            true => {
+                ": none has what kernels say first, such as \"invoked oom-killer\" or \"page allocation failure\""
+            }
+            false => "",
+        };
+        writeln!(output, "{} {noun} in {lines} lines{of}{what}", self.reports)
     }
 }
 
