@@ -121,6 +121,7 @@ fn sentence(now: &Totals, then: &Then) -> String {
     let longest =
         then.ratios.longest_hold.ratio.map_or("the longest unknown".into(), |ratio| match ratio {
             ratio if (0.995..1.005).contains(&ratio) => "the longest as long".into(),
+            0.0 => "none moves pages".into(),
             ratio if ratio < 1.0 => format!("the longest {} times shorter", short(1.0 / ratio)),
             ratio => format!("the longest {} times as long", short(ratio)),
         });
