@@ -186,6 +186,10 @@ const HEADS: [(&str, Kind); 9] = [
     ("vmalloc_node_range for size ", Kind::Vmalloc),
 ];
 
+/// First lines without a process: kernels before 2.6.19, and those of which a print of the process came before.
+const NAMELESS: [(&str, Kind); 2] =
+    [("oom-killer: gfp_mask=", Kind::Oom), ("page allocation failure: order:", Kind::Failure)];
+
 /// Whether a text has the words of a first line, whatever else it is.
 pub(crate) fn has_form(text: &str) -> bool {
     HEADS.iter().any(|(form, _)| text.contains(form))
@@ -224,10 +228,14 @@ fn header(message: &str) -> Option<Header> {
     if let Some(header) = of_2_4(message) {
         return Some(header);
     }
-    let (at, form, kind, rest) = HEADS.iter().find_map(|&(form, kind)| {
+    let named = HEADS.iter().find_map(|&(form, kind)| {
         let at = message.find(form)?;
         Some((at, form, kind, &message[at + form.len()..]))
-    })?;
+    });
+    let nameless = |&(form, kind): &(&'static str, Kind)| {
+        message.starts_with(form).then_some((0, form, kind, message))
+    };
+    let (at, form, kind, rest) = named.or_else(|| NAMELESS.iter().find_map(nameless))?;
     let is_vmap = form.ends_with("for size ");
     let key = match kind {
         Kind::Oom => "gfp_mask=",

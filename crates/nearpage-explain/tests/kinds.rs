@@ -653,6 +653,28 @@ fn zones_alone_are_told() {
 }
 
 /// Linux 2.4 has one line.
+/// Before 2.6.19 an OOM report does not say who asked, and a failure may stand without its process.
+#[test]
+fn first_lines_without_a_process() {
+    let zones = "\
+Mem-info:
+DMA free:16kB min:28kB low:32kB high:40kB active:0kB inactive:0kB present:16384kB pages_scanned:0 all_unreclaimable? yes
+lowmem_reserve[]: 0 0 0
+Normal free:2000kB min:2800kB low:3500kB high:4200kB active:0kB inactive:0kB present:491520kB pages_scanned:0 all_unreclaimable? yes
+lowmem_reserve[]: 0 0 0
+";
+    for (head, kind) in [
+        ("oom-killer: gfp_mask=0x201d2, order=0", Kind::Oom),
+        ("page allocation failure: order:0, mode:0xd0", Kind::Failure),
+    ] {
+        let found = explained(&format!("{head}\n{zones}"));
+        let told = (found.len(), found[0].report.kind, found[0].report.zones.len());
+        assert_eq!(told, (1, kind, 2), "{head}");
+        assert_eq!((found[0].verdict.rule, &*found[0].report.process), (Rule::Watermark, ""));
+    }
+    assert!(explained("what oom-killer: gfp_mask=0x201d2 means\n").is_empty());
+}
+
 #[test]
 fn failures_of_linux_2_4() {
     let log = "Aug 27 17:20:03 box kernel: __alloc_pages: 1-order allocation failed (gfp=0x20/0)\n";
