@@ -157,10 +157,9 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     );
     // "page order 0, failed to allocate pages"; before 5.13 no reason was told.
     let failed = report.failed.as_deref().unwrap_or("allocate pages");
-    let is_of_addresses = matches!(verdict.rule, Rule::AreaTooLarge | Rule::Addresses);
     let is_of_pages = failed.contains("allocate pages") || failed.ends_with(" bytes");
     say(
-        !is_of_addresses && !is_of_pages,
+        !verdict.rule.is_of_area() && !is_of_pages,
         "vmalloc wanted other than the area's pages, as the first line says: page tables are pages of their own",
     );
     say(

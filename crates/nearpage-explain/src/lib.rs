@@ -21,7 +21,7 @@
 //!
 //! ```text
 //! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> cause (filled), remedy, beside --> explanation --> words
+//! report --> zones --> verdict --> why (filled, cause), remedy, beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits

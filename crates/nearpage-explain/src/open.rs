@@ -214,10 +214,7 @@ impl Open {
     pub(crate) fn take_area(&mut self, header: &Header) -> bool {
         // The area with a page behind it, in whole pages of at most 64 KiB.
         const MORE_MOST: u64 = 128 << 10;
-        let bytes = |text: &str| {
-            let mut words = text.split(|character: char| !character.is_ascii_digit());
-            words.find_map(|word| word.parse::<u64>().ok())
-        };
+        let bytes = |text: &str| piece::numbers(text).next();
         let area = self.report.failed.as_deref().and_then(bytes);
         let is_own = self.report.kind == Kind::Vmalloc
             && header.kind == Kind::Vmalloc

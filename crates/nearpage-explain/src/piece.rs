@@ -106,7 +106,7 @@ pub(crate) enum Piece {
     TaskHead(Vec<String>),
     TaskRow(Vec<String>),
     Constraint(Box<Constraint>),
-    /// Who was ended, and whether for the limit of a group, if the line says so.
+    /// The process that was ended, and whether a group's limit ended it, if the line says so.
     Killed(Option<bool>, Box<crate::report::Victim>),
     /// Who, or whose child, will be: whether for the limit of a group.
     Chosen(bool),
@@ -137,6 +137,12 @@ impl Piece {
             _ => false,
         }
     }
+}
+
+/// The numbers in a text.
+pub(crate) fn numbers(text: &str) -> impl Iterator<Item = u64> {
+    let words = text.split(|character: char| !character.is_ascii_digit());
+    words.filter_map(|word| word.parse().ok())
 }
 
 /// Which piece a message is.

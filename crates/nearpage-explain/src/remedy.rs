@@ -128,7 +128,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
         Rule::Memcg => memcg(report),
         Rule::NoZone => elsewhere(report, verdict).into_iter().collect(),
         Rule::Passes | Rule::Unknown | Rule::NoRequest => Vec::new(),
-        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => Vec::new(),
+        rule if rule.is_of_area() => Vec::new(),
         _ => of_zone(report, verdict),
     };
     remedies.sort_by_key(|remedy| remedy.effect);
@@ -137,11 +137,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
 
 fn of_zone(report: &Report, verdict: &Verdict) -> Vec<Remedy> {
     let zones = Zones::new(report);
-    let row = report
-        .zones
-        .iter()
-        .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
-    let Some(row) = row else { return Vec::new() };
+    let Some(row) = verdict.row(report) else { return Vec::new() };
     let figures = zones.figures(row, verdict.mark);
     let left = left_to_reclaim(&no_progress(&zones));
     let tried = Tried { zones, row, figures, left };
@@ -517,8 +513,8 @@ impl Tried<'_> {
         }
         let block = self.zones.kib(self.zones.order.pages().0);
         let needed = self.zones.check(&self.figures, Side::Best).free_needed().0;
-        // Little more than the zone has to have free: most of it is in use all the time. Whoever was refused without a kill may
-        // not have reclaimed all.
+        // Little more than the zone has to have free: most of it is in use all the time. A request that was refused without
+        // a kill may not have reclaimed all.
         let times = if self.is_kill() { 4 } else { 1 };
         let little = self.zones.kib(needed).max(block).saturating_mul(times);
         Some(match self.left {

@@ -276,13 +276,6 @@ impl Memcg {
     }
 }
 
-impl Reached {
-    /// Whether there is a limit.
-    pub(crate) fn is_some(self) -> bool {
-        self != Reached::None
-    }
-}
-
 /// The limit of a group that refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reached {

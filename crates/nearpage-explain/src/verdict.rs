@@ -5,7 +5,7 @@ use nearpage::{Gfp, Order};
 use serde::Serialize;
 
 use crate::figure::{Figure, Side};
-use crate::report::{Kind, NodeRow, Report, ZoneRow};
+use crate::report::{Kind, NodeRow, Reached, Report, ZoneRow};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// A rule of the page allocator.
@@ -59,6 +59,11 @@ impl Rule {
             Rule::Passes => "passes",
             Rule::Unknown => "unknown",
         }
+    }
+
+    /// Whether vmalloc refused the area itself: no zone was asked.
+    pub(crate) fn is_of_area(self) -> bool {
+        matches!(self, Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea)
     }
 }
 
@@ -222,6 +227,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The row of the zone that decides.
+    pub(crate) fn row<'r>(&self, report: &'r Report) -> Option<&'r ZoneRow> {
+        let (node, name) = (self.node?, self.zone.as_ref()?);
+        report.zones.iter().find(|row| row.node == node && row.name == *name)
+    }
+
+    /// What that zone answers.
+    pub(crate) fn of_row(&self) -> Option<&ZoneVerdict> {
+        let (node, name) = (self.node?, self.zone.as_ref()?);
+        self.zones.iter().find(|zone| zone.node == node && zone.zone == *name)
+    }
+
     /// Judges a report. Where the size of a page is not told, what is said holds for each that is possible.
     pub fn of(report: &Report) -> Verdict {
         let mut verdict = Verdict::of_one_size(report);
@@ -351,7 +368,7 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
         None => report.memcg.is_some(),
     };
     let page = report.page_kib();
-    let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page).is_some());
+    let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page) != Reached::None);
     if is_memcg && has_limit {
         return Some((Rule::Memcg, Answer::Refused));
     }

@@ -6,6 +6,7 @@ use nearpage_machine::size;
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::{Figure, Side};
 use crate::filled;
+use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
     Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
@@ -28,10 +29,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     if verdict.rule == Rule::NoRequest {
         return of_no_request(&zones, verdict);
     }
-    let row = report
-        .zones
-        .iter()
-        .find(|row| Some(row.node) == verdict.node && Some(&row.name) == verdict.zone.as_ref());
+    let row = verdict.row(report);
     let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
         sought.no_zone(),
@@ -192,10 +190,8 @@ fn of_slub(report: &Report) -> Option<Cause> {
 }
 
 fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
-    let bytes = report.failed.as_deref().and_then(|failed| {
-        let mut words = failed.split(|character: char| !character.is_ascii_digit());
-        words.find_map(|word| word.parse::<u64>().ok().filter(|bytes| *bytes >= 4096))
-    });
+    let bytes =
+        report.failed.as_deref().and_then(|failed| numbers(failed).find(|bytes| *bytes >= 4096));
     let area =
         bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
     let text = match verdict.rule {
@@ -259,7 +255,7 @@ impl Sought<'_> {
         let cma = self.zones.free_cma(row);
         let free = self.zones.pages(row.free).known()?;
         // Without CMA there would be enough, or it is most of what is free.
-        let at_min = self.zone()?.at_min.needed.least();
+        let at_min = self.verdict.of_row()?.at_min.needed.least();
         let by_pages = !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge);
         let decides = cma.least() > 0
             && (by_pages && free >= at_min.min(judgement.needed.least())
@@ -279,13 +275,8 @@ impl Sought<'_> {
         })
     }
 
-    fn zone(&self) -> Option<&ZoneVerdict> {
-        let row = self.row?;
-        self.verdict.zones.iter().find(|zone| zone.node == row.node && zone.zone == row.name)
-    }
-
     fn judgement(&self) -> Option<&Judgement> {
-        Some(self.zone()?.at(self.verdict.mark))
+        Some(self.verdict.of_row()?.at(self.verdict.mark))
     }
 
     /// A mark that no free pages reach.

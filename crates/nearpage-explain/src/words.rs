@@ -145,18 +145,15 @@ fn decided(report: &Report, verdict: &Verdict) -> String {
     let mut text = String::from(verdict.rule.name());
     if let (Some(node), Some(zone)) = (verdict.node, &verdict.zone) {
         text += &format!(" in {zone} of node {node}");
-        let judged =
-            verdict.zones.iter().find(|judged| judged.node == node && judged.zone == *zone);
-        text += &judged.map(|zone| because(report, zone, verdict.mark)).unwrap_or_default();
+        text +=
+            &verdict.of_row().map(|zone| because(report, zone, verdict.mark)).unwrap_or_default();
     } else {
         text += &format!(", {}", proof(verdict.answer, &verdict.depends_on));
     }
     match verdict.rule {
         Rule::Memcg => text += ": no zone was short",
         Rule::NoRequest => return "no_request: nothing is known to have been refused".into(),
-        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => {
-            text += ": before any zone was asked";
-        }
+        rule if rule.is_of_area() => text += ": before any zone was asked",
         _ => {}
     }
     if let Some(confinement) = &verdict.confined_by {
@@ -207,10 +204,8 @@ fn proof(answer: Answer, depends_on: &[&str]) -> String {
 }
 
 fn zones(report: &Report, verdict: &Verdict) -> Vec<String> {
-    let is_asked = match verdict.rule {
-        Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea => false,
-        rule => !matches!(rule, Rule::Memcg | Rule::NoRequest),
-    };
+    let is_asked =
+        !verdict.rule.is_of_area() && !matches!(verdict.rule, Rule::Memcg | Rule::NoRequest);
     let line = |zone| zone_line(report, zone, is_asked);
     let mut lines: Vec<String> = verdict.zones.iter().take(ROWS_MOST).map(line).collect();
     lines.extend(more(verdict.zones.len()));

@@ -1,6 +1,8 @@
 //! Reports of real kernels, made in guests: of each is known by which rule the kernel refused, since the scenario was
 //! built for it. `tests/guest/make.sh` makes them anew.
 
+mod first;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,10 +123,7 @@ fn an_area_larger_than_all_memory_names_no_zone() {
 fn other_numbers_give_another_rule() {
     let path = folder().join("reports/6.1/frag-order4-kernel.log");
     let log = fs::read_to_string(path).unwrap();
-    let rule = |log: &str| {
-        let report = Reader::new(log.as_bytes()).next().unwrap().unwrap();
-        Explanation::of(report).verdict.rule.name()
-    };
+    let rule = |log: &str| first::explained(log).verdict.rule.name();
     assert_eq!(rule(&log), "no_block");
     let line = log.lines().find(|line| line.contains("Node 1 DMA32 free:")).unwrap();
     let (head, rest) = line.split_once("free:").unwrap();
@@ -141,8 +140,7 @@ fn other_numbers_give_another_rule() {
 fn remedies_hold_when_they_are_applied() {
     let path = folder().join("reports/6.12/noretry-order0.log");
     let log = fs::read_to_string(path).unwrap();
-    let first = |log: &str| Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap());
-    let explanation = first(&log);
+    let explanation = first::explained(&log);
     let remedy =
         explanation.remedies.iter().find(|remedy| remedy.change.name() == "free_pages").unwrap();
     assert_eq!(remedy.effect, Effect::Helps);
@@ -158,7 +156,7 @@ fn remedies_hold_when_they_are_applied() {
             &format!("Node {node} {zone} free:{}kB", row.free.least() + more),
             1,
         );
-        let verdict = first(&changed).verdict;
+        let verdict = first::explained(&changed).verdict;
         let judged =
             verdict.zones.iter().find(|judged| judged.node == node && judged.zone == zone).unwrap();
         assert_eq!(judged.at_min.rule.name(), rule);

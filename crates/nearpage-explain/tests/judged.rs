@@ -1,12 +1,12 @@
 //! Figures that older kernels, large machines and odd requests have: what decides, what stands behind it, and what would help.
 
+mod first;
+
 use nearpage_explain::{
-    Answer, CauseKind, Change, Effect, Explanation, Figure, Mark, Reader, Rule, Verdict,
+    Answer, CauseKind, Change, Effect, Explanation, Figure, Mark, Rule, Verdict,
 };
 
-fn explained(log: &str) -> Explanation {
-    Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap())
-}
+use first::explained;
 
 fn decided(verdict: &Verdict) -> (Rule, Answer) {
     (verdict.rule, verdict.answer)
@@ -138,7 +138,7 @@ Node 1 Normal: 3000000*4kB 0*8kB = 12000000kB
     assert!(says(&hidden, CauseKind::HiddenPolicy, "11.4 GiB (3000000 pages) are free on node 1"));
     let printed = "0x14280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), nodemask=(null)";
     assert_eq!(explained(&log("4.15.0", printed)).verdict.rule, Rule::Passes);
-    // Who cannot wait may be an interrupt, which has no policy.
+    // A request that cannot wait may come from an interrupt, which has no policy.
     assert_eq!(explained(&log("3.0.101", "0x20")).verdict.rule, Rule::Passes);
 }
 
@@ -325,7 +325,7 @@ lowmem_reserve[]: 0 0 0 0
     ))
 }
 
-/// What fills memory is told of refusals without a kill, too; higher marks help nobody where nothing is left to reclaim.
+/// A refusal without a kill names what fills memory, too. Higher marks help nobody where nothing is left to reclaim.
 #[test]
 fn slab_and_programs_fill_memory_without_a_kill() {
     let zone = "free:16400kB min:44600kB low:55700kB high:66900kB reserved_highatomic:0KB active_anon:ANON inactive_anon:0kB active_file:400kB inactive_file:0kB present:2096624kB managed:1620000kB free_pcp:0kB free_cma:0kB";
@@ -419,7 +419,7 @@ fn a_boost_that_is_not_printed() {
     assert!(!kinds(&of("6840kB")).contains(&CauseKind::Boost));
 }
 
-/// Who helps to free memory asks for a page, and for nothing above it.
+/// A task that helps to free memory needs the block that it asks for, and no pages above it.
 #[test]
 fn no_mark_applies_to_who_frees_memory() {
     let found = failure(

@@ -492,7 +492,7 @@ Subject: Re: swapd: page allocation failure: order:0, mode:0x820(GFP_ATOMIC),
     assert_eq!(reader.unread(), []);
 }
 
-/// Whose limit it was, of lines without the first one.
+/// Lines without the first one tell which group was at its limit.
 #[test]
 fn lines_about_a_group_alone_are_a_report() {
     let of_group = |log: &str| {

@@ -1,18 +1,18 @@
 //! Reports of which the log lost lines or ends of lines: no rule is named that the whole report does not have, unless the zone
 //! that decides is lost itself.
 
+mod first;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nearpage_explain::{Answer, Explanation, Reader, Rule};
 
+use first::explained;
+
 fn log(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reports").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn explained(log: &str) -> Explanation {
-    Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap())
 }
 
 /// The log without the line that has a text in it.

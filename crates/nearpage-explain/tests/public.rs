@@ -1,14 +1,14 @@
 //! Figures of reports that people made public, of kernels and machines that no guest here has. Zones are theirs; a header
 //! is typed anew where the public text begins later, with the request that such reports have.
 
+mod first;
+
 use std::fs;
 use std::path::Path;
 
 use nearpage_explain::{Explanation, Figure, Reader};
 
-fn explained(log: &str) -> Explanation {
-    Explanation::of(Reader::new(log.as_bytes()).next().unwrap().unwrap())
-}
+use first::explained;
 
 fn rule<'a>(explanation: &'a Explanation, zone: &str) -> &'a str {
     explanation.verdict.zones.iter().find(|judged| judged.zone == zone).unwrap().at_min.rule.name()
