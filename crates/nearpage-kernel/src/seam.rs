@@ -36,8 +36,8 @@ pub unsafe trait Kernel: 'static {
     /// The flags of the heap's requests. `GFP_ATOMIC` never waits, so that interrupt handlers may use the heap, and may go
     /// below the watermark that others leave alone.
     const HEAP_GFP: Gfp = Gfp::ATOMIC;
-    /// Who owns pageblocks. By default nobody does, as nearpage's own rules have it, and code for other rules is not compiled: a
-    /// model with others is refused. `None` accepts every model.
+    /// The owners of pageblocks. By default nobody owns one, as nearpage's own rules have it, and code for other rules is not
+    /// compiled: an allocator refuses a model with others. `None` accepts every model.
     const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::Quotas);
     /// Whether a waiter of a page lock may sleep ([`park`](Self::park)); otherwise it spins.
     const PARKS: bool = false;

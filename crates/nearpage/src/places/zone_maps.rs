@@ -266,7 +266,7 @@ impl ZoneMaps<'_> {
         let each = order.pages().0 as u32 / PAGES;
         let whole = numbers.iter().copied().take_while(is_whole).map(|number| number / PAGES);
         let (word, bits, count) = of_one_word(whole, each);
-        // Whoever trims looks at the words of each pageblock.
+        // A trim looks at the words of each pageblock.
         for at in frames_of(word, bits) {
             frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
         }

@@ -30,7 +30,7 @@ pub struct RandomMachine {
     pub later: Vec<PfnRange>,
 }
 
-/// What a request may add to its flags.
+/// Flags that a request may have beside those of its kind.
 pub const EXTRAS: [Gfp; 9] = [
     Gfp::THISNODE,
     Gfp::THISNODE,
