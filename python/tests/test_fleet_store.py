@@ -40,9 +40,9 @@ def test_an_entry_says_whose_it_is(small_bundles: list[Path], tmp_path: Path) ->
     folder = write_folder(shortened(unpacked(MIXED), 6000), tmp_path / "odd")
     meta = json.loads((folder / "meta.json").read_text()) | {"host": ["x"], "start_epoch": -1, "end_epoch": 10**30, "command": 7, "twin_of": {}}
     (folder / "meta.json").write_text(json.dumps(meta))
-    (folder / "before" / "sysctl").write_bytes(b"vm.a = 1 \t 2\nno line\nkernel.hostname = x\nvm.b = \xff\n")
+    (folder / "before" / "sysctl").write_bytes(b"vm.a = 1 \t 2\nkernel.hostname = x\nvm.b = \xff\n")
     [one] = fleet.ingest(store, [folder])
-    assert one.hash is not None
+    assert one.hash is not None, one.reason
     odd = store.entry(one.hash)
     assert [odd[key] for key in ("host", "begin", "end", "command", "twin_of")] == [None] * 5
     assert json.loads(odd["sysctls"]) == {"vm.a": "1 2", "vm.b": "\ufffd"}
