@@ -104,7 +104,7 @@ def _of_what(rows: Sequence[Row]) -> list[str]:
     machines = Counter(str(row["machine"]) for row in {row["entry"]: row for row in rows}.values())
     known = {name: (meaning, values) for name, meaning, values in _nearpage.settings()}
     names = sorted({name for row in rows for name in json.loads(row["settings"] or "{}")})
-    table: Cells = [[machine, number(count)] for machine, count in machines.most_common(_MACHINES)]
+    table: Cells = [[machine, number(count)] for machine, count in sorted(machines.items(), key=lambda of: (-of[1], of[0]))[:_MACHINES]]
     parts = ["<h2>Machines and settings</h2>", page.table(["machine", "recordings"], table)]
     if len(machines) > _MACHINES:
         parts.append(f"<p>{len(machines) - _MACHINES} more machines are not shown.</p>")
