@@ -16,11 +16,13 @@ mod progress;
 pub mod record;
 pub mod replay;
 pub mod run;
+mod snapshot;
 mod sudo;
 pub mod top;
 pub mod topo;
 pub mod trace;
 pub mod verify;
+mod vmcore;
 mod watched;
 
 use std::ffi::OsString;
@@ -70,6 +72,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
+    Snapshot(snapshot::SnapshotArgs),
     Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
@@ -218,6 +221,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -3,11 +3,12 @@
 mod text;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Cursor, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nearpage_explain::{Explanation, ReadError, Reader};
+use nearpage_kcore::Kernel;
 use nearpage_machine::shown;
 use nearpage_report::Origin;
 use nearpage_report::explain::ExplainPage;
@@ -26,6 +27,10 @@ pub struct ExplainArgs {
     /// The log: what dmesg, journalctl -k, journalctl -o export or a console printed; - is standard input
     #[arg(value_name = "FILE|-", default_value = STANDARD)]
     log: PathBuf,
+
+    /// Read the log out of an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with = "log")]
+    vmcore: Option<PathBuf>,
 
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
@@ -84,14 +89,21 @@ pub enum ExplainFailure {
 ///
 /// The log cannot be read, or the output cannot be written.
 pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
-    let name = match input::is_standard(&arguments.log) {
+    let log = arguments.vmcore.as_ref().unwrap_or(&arguments.log);
+    let name = match input::is_standard(log) {
         true => STANDARD_INPUT.to_owned(),
-        false => shown(&arguments.log).to_string(),
+        false => shown(log).to_string(),
     };
     let file = arguments.report.as_deref();
-    let inputs = || [arguments.log.as_path()].into_iter();
+    let inputs = || [log.as_path()].into_iter();
     let file = file.map(|path| input::page_file(path, inputs())).transpose()?;
-    let source = open(&arguments.log, &name)?;
+    let source: Box<dyn BufRead> = match &arguments.vmcore {
+        Some(image) => {
+            let log = Kernel::open(image).and_then(|kernel| kernel.log());
+            Box::new(Cursor::new(log.map_err(CommandError::from)?))
+        }
+        None => open(log, &name)?,
+    };
     let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
     let mut page = file.as_ref().map(|_| ExplainPage::new(&name));
     let mut failure = None;

@@ -3,6 +3,7 @@
 
 mod bench;
 mod doctor;
+mod drawn;
 mod explain;
 mod export;
 mod globals;
@@ -19,3 +20,4 @@ mod tidy;
 mod top;
 mod topo;
 mod trace;
+mod vmcore;
