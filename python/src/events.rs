@@ -335,7 +335,7 @@ impl Events {
     }
 
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_pandas(&self.to_arrow(py)?)
+        to_pandas(py, || self.to_arrow(py))
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

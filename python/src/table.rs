@@ -102,7 +102,7 @@ impl Table {
     }
 
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_pandas(&to_arrow(slf.as_any())?)
+        to_pandas(slf.py(), || to_arrow(slf.as_any()))
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -315,9 +315,13 @@ pub(crate) fn to_arrow<'py>(table: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 }
 
 /// An Arrow table as a `pandas.DataFrame`, in which whole numbers stay whole.
-pub(crate) fn to_pandas<'py>(table: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    needed(table.py(), "pandas")?;
-    table.py().import("nearpage.frames")?.call_method1("to_pandas", (table,))
+pub(crate) fn to_pandas<'py>(
+    py: Python<'py>,
+    arrow: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // Before the table is made: pyarrow looks for it, too, and says less where it is not.
+    needed(py, "pandas")?;
+    py.import("nearpage.frames")?.call_method1("to_pandas", (arrow()?,))
 }
 
 /// Text within HTML.

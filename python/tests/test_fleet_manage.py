@@ -25,10 +25,11 @@ def test_sql_sees_entries_results_events_and_fidelity(own_store: fleet.Store, ca
     assert row == {"n": 2, "events": sum(own_store.entries().column("events").to_pylist())}
     # Nanoseconds stay, and whole numbers stay whole.
     hash = own_store.hashes()[0]
-    own = own_store.events(hash).to_arrow(["time", "pfn"])
-    told = own_store.sql(f"select time_ns, pfn from events where entry = '{hash}' order by time_ns limit 5").to_pylist()
+    own = own_store.events(hash).to_arrow(["time"])
+    told = own_store.sql(f"select time_ns from events where entry = '{hash}' order by time_ns limit 5").to_pylist()
     assert [of["time_ns"] for of in told] == sorted(own.column("time").cast("int64").to_pylist())[:5]
-    assert isinstance(told[0]["pfn"], int)
+    [first] = own_store.sql(f"select pfn from events where entry = '{hash}' and pfn is not null limit 1").to_pylist()
+    assert isinstance(first["pfn"], int)
     [refills] = own_store.sql(f"select predicted, recorded from fidelity where entry = '{hash}' and quantity = 'refills'").to_pylist()
     assert refills["recorded"] == json.loads(own_store.entry(hash)["quantities"])["refills"][1]
     with pytest.raises(nearpage.ArgumentError, match="expected SQL of DuckDB over entries"):

@@ -43,6 +43,7 @@ def query(store: Store, statement: str) -> pa.Table:
     except ImportError as error:
         accepted = "the package (pip install 'nearpage[sql]')"
         raise ArgumentError(f"duckdb is not installed, expected {accepted}", "duckdb", accepted) from error
+    accepted = "SQL of DuckDB over entries, results, events and fidelity"
     connection = duckdb.connect()
     try:
         entries = store.entries()
@@ -50,10 +51,11 @@ def query(store: Store, statement: str) -> pa.Table:
         connection.register("fidelity", fidelity_of(entries))
         connection.register("results", store.results())
         _register_events(connection, store, entries.column("hash").to_pylist())
-        answer = connection.execute(statement)
-        return answer.to_arrow_table() if hasattr(answer, "to_arrow_table") else answer.fetch_arrow_table()
+        answer = connection.sql(statement)
+        if answer is None:
+            raise ArgumentError(f"a statement without an answer, expected {accepted}", "sql", accepted)
+        return answer.to_arrow_table()
     except duckdb.Error as error:
-        accepted = "SQL of DuckDB over entries, results, events and fidelity"
         raise ArgumentError(f"{error}, expected {accepted}", "sql", accepted) from error
     finally:
         connection.close()

@@ -198,6 +198,8 @@ impl Format {
 /// A machine and its plan, which every format prints.
 struct Report {
     description: MachineDescription,
+    /// Whether it is the machine on which this process runs.
+    is_here: bool,
     plan: Plan,
     /// Settings that were replaced.
     set: Vec<Replaced>,
@@ -358,7 +360,9 @@ impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
         let environment = environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
-        let description = match arguments.described()? {
+        let other = arguments.described()?;
+        let is_here = other.is_none();
+        let description = match other {
             Some(description) => description,
             None => {
                 environment::tell(environment.warnings());
@@ -386,7 +390,7 @@ impl Report {
         let set = Replaced::all(&overrides, &before, &plan);
         let is_as_at_boot = has_same_lists(&before, &plan);
         let binding = Binding::of_this_process(&environment).to_string();
-        Ok(Report { description, plan, set, storage, binding, is_as_at_boot })
+        Ok(Report { description, is_here, plan, set, storage, binding, is_as_at_boot })
     }
 
     fn document(&self) -> MachineDocument<'_> {
@@ -398,7 +402,7 @@ impl Report {
         text::Text {
             source: shown(&self.description.source).to_string(),
             addresses: text::addresses(&self.description),
-            process: Some((self.storage.to_string(), &self.binding)),
+            process: self.is_here.then(|| (self.storage.to_string(), self.binding.as_str())),
             machine: &self.description.machine,
             plan: &self.plan,
             set: &self.set,
