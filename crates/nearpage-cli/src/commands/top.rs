@@ -66,6 +66,10 @@ pub struct TopArgs {
     #[arg(long, value_name = "PATH|-", conflicts_with = "machine")]
     sysroot: Option<PathBuf>,
 
+    /// Show an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "capture", "play"])]
+    vmcore: Option<PathBuf>,
+
     /// Which capture of a recording
     #[arg(long, value_name = "NAME")]
     capture: Option<String>,

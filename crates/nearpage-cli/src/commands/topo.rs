@@ -57,6 +57,10 @@ pub struct TopoArgs {
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
 
+    /// Read the machine from an image of its kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot", "bundle"])]
+    vmcore: Option<PathBuf>,
+
     /// Read a recorded machine: a folder with meta.json or a tar of one, an oracle JSON (.zst), or a root with
     /// proc/ and sys/; / is this machine, - is standard input
     #[arg(long, value_name = "PATH|-", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot"])]
@@ -82,7 +86,7 @@ pub struct TopoArgs {
     /// size is given. Exit status 1 if some is elsewhere than asked, 2 if there is not so much available
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
           value_parser = super::bench::parse_bytes,
-          conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
+          conflicts_with_all = ["topology", "numa", "sysroot", "vmcore", "bundle", "model", "rebuilt", "format"])]
     verify_placement: Option<u64>,
 
     /// What to print; the default is text, and with --bundle zoneinfo
@@ -321,6 +325,14 @@ impl TopoArgs {
 
     /// The machine that the options name; `None` for this machine.
     fn described(&self) -> Result<Option<MachineDescription>, CommandError> {
+        if let Some(path) = &self.vmcore {
+            let machine = read_machine(&super::vmcore::tree(path)?);
+            let machine = machine.map_err(nearpage_machine::InputError::from)?;
+            return Ok(Some(MachineDescription::new(
+                path.to_string_lossy().into_owned(),
+                machine,
+            )?));
+        }
         Ok(Some(match (&self.topology, &self.sysroot) {
             (Some(path), _) => input::read_machine(path)?,
             (None, Some(path)) if input::is_standard(path) => {

@@ -1,0 +1,8 @@
+//! Kernels that the tests of nearpage-kcore draw.
+
+#[path = "../../../nearpage-kcore/tests/synthetic/core.rs"]
+pub mod kernel;
+#[path = "../../../nearpage-kcore/tests/synthetic/rng.rs"]
+pub mod rng;
+#[path = "../../../nearpage-kcore/tests/synthetic/types.rs"]
+pub mod types;
