@@ -104,7 +104,8 @@ pub enum ExplainFailure {
 /// A log cannot be read, or the output cannot be written.
 pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
     let image = arguments.vmcore.as_deref();
-    let log = image.map(|path| -> Result<_, KcoreError> { Kernel::open(path)?.log() }).transpose()?;
+    let log =
+        image.map(|path| -> Result<_, KcoreError> { Kernel::open(path)?.log() }).transpose()?;
     // Without names the log is standard input, but for an image.
     let logs = if image.is_some() { &[][..] } else { &arguments.logs };
     let inputs = || logs.iter().map(PathBuf::as_path);

@@ -15,8 +15,8 @@ use crate::terminal;
 
 /// Write what the page allocator of a kernel holds as a bundle: of this machine's kernel, or of a dump.
 ///
-/// The kernel's memory is read: /proc/kcore (root, and no lockdown), or an ELF dump of x86-64. The bundle is what `nearpage
-/// topo --bundle`, `doctor --sysroot`, `top` and `verify` read.
+/// The kernel's memory is read: /proc/kcore (root, and no lockdown), or an ELF dump of x86-64. `topo`, `doctor` and `top`
+/// read the bundle by --sysroot.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct SnapshotArgs {
@@ -54,7 +54,7 @@ Exit status: 0 done, 1 the bundle could not be written, 2 wrong usage, or memory
 Examples:
   sudo nearpage snapshot
   nearpage snapshot --vmcore vmcore -o crash.tar
-  nearpage topo --bundle crash.tar";
+  nearpage topo --sysroot crash.tar";
 
 /// What was written.
 #[derive(Serialize)]
@@ -151,7 +151,7 @@ impl<'s> Written<'s> {
         let Written { snapshot, kernel, cpus, nodes, zones, pagesets, free_pages, told, .. } = self;
         format!(
             "{snapshot}: kernel {kernel}, {nodes} nodes, {cpus} CPUs, {zones} zones with {free_pages} pages in free lists; \
-             {} pagesets with {} pages; {} told\nnext: nearpage topo --bundle {snapshot}\n",
+             {} pagesets with {} pages; {} told\nnext: nearpage topo --sysroot {snapshot}\n",
             pagesets.count,
             pagesets.pages,
             if told.is_empty() { "nothing".into() } else { told.len().to_string() }
