@@ -42,7 +42,7 @@ fn the_fallback_order_of_a_memoryless_node_is_of_nodes_with_memory() {
         let node = &json["nodes"][1];
         assert_eq!((node["id"].as_u64(), &node["fallback"]), (Some(1), &serde_json::json!([0, 2])));
         let text = format("text", &["--model", model]);
-        let cells: Vec<&str> = text.lines().nth(8).unwrap().split_whitespace().collect();
+        let cells: Vec<&str> = text.lines().nth(6).unwrap().split_whitespace().collect();
         assert_eq!(cells, ["1", "2-3", "0", "B", "unknown", "0", "0", "2"], "{model}: {text}");
     }
 }
