@@ -56,6 +56,7 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let packages = ["--package", "nearpage-c", "--package", "nearpage-preload"];
+    println!("building the libraries by the profile {}: that takes minutes", arguments.profile);
     let profile = ["build", "--quiet", "--profile", &arguments.profile];
     run("cargo build", Command::new(cargo).args(profile).args(packages).current_dir(&root))?;
     let target =

@@ -358,7 +358,7 @@ int nearpage_cache_free(const struct nearpage_cache *cache,
                         void *object);
 
 /**
- * Allocates up to `count` objects at once; `*got` says how many there were.
+ * Allocates up to `count` objects at once; `*got` says how many there were, 0 after an error.
  *
  * Errors: as nearpage_cache_alloc, if there was not even one.
  */
@@ -426,7 +426,7 @@ int nearpage_pages_free(const struct nearpage_memory *memory,
                         uint32_t order);
 
 /**
- * Allocates up to `count` single pages at once; `*got` says how many there were.
+ * Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error.
  *
  * Errors: as nearpage_pages_alloc, if there was not even one.
  */

@@ -133,12 +133,14 @@ class pages {
   uint32_t order_;
 };
 
-/* Bytes for a container. More than the 4 MiB that a block can have is std::bad_alloc, too: containers know no other reason. */
+/* Bytes for a container. More than the 4 MiB that a block can have is std::bad_alloc, too: containers know no other reason;
+   nearpage_last_error has it. */
 inline void* bytes_for(nearpage_memory* memory, std::size_t bytes, std::size_t align, int32_t node) {
   const std::size_t most = static_cast<std::size_t>(4) << 20;
-  if (bytes > most || align > most) throw std::bad_alloc();
   void* start = nullptr;
-  check(nearpage_bytes_alloc(memory, bytes == 0 ? 1 : bytes, align, 0, node, &start));
+  const int failed = nearpage_bytes_alloc(memory, bytes == 0 ? 1 : bytes, align, 0, node, &start);
+  if (failed != 0 && (bytes > most || align > most)) throw std::bad_alloc();
+  check(failed);
   return start;
 }
 

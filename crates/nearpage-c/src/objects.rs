@@ -162,7 +162,7 @@ pub unsafe extern "C" fn nearpage_cache_free(
     }
 }
 
-/// Allocates up to `count` objects at once; `*got` says how many there were.
+/// Allocates up to `count` objects at once; `*got` says how many there were, 0 after an error.
 ///
 /// Errors: as nearpage_cache_alloc, if there was not even one.
 ///
@@ -181,6 +181,8 @@ pub unsafe extern "C" fn nearpage_cache_alloc_bulk(
         let cache =
             unsafe { cache.as_ref() }.ok_or_else(|| Failure::invalid("the cache is NULL"))?;
         let (objects, got) = (given(objects, "the array of objects")?, place(got)?);
+        // SAFETY: the caller's promise.
+        unsafe { got.write(0) };
         // SAFETY: the caller's promise; a pointer is a pointer.
         let objects = unsafe { std::slice::from_raw_parts_mut(objects.as_ptr().cast(), count) };
         let done = cache.cache.alloc_bulk(object_gfp(flags)?, objects)?;

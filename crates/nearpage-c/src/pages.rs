@@ -119,7 +119,7 @@ fn refused_or_null(address: u64, order: u32) -> c_int {
     Failure::invalid(message).answer()
 }
 
-/// Allocates up to `count` single pages at once; `*got` says how many there were.
+/// Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error.
 ///
 /// Errors: as nearpage_pages_alloc, if there was not even one.
 ///
@@ -138,6 +138,8 @@ pub unsafe extern "C" fn nearpage_pages_alloc_bulk(
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
         let (pages, got) = (given(pages, "the array of pages")?, place(got)?);
+        // SAFETY: the caller's promise.
+        unsafe { got.write(0) };
         let mut request = Request::new(Order(0), gfp(flags & !crate::NEARPAGE_ZERO)?);
         request.node = node(on)?;
         let mut done = 0;
@@ -160,7 +162,8 @@ pub unsafe extern "C" fn nearpage_pages_alloc_bulk(
                 }
                 done += 1;
             }
-            if more < want {
+            // Where no zone has room for more than one, one comes: the next call may find another.
+            if more == 0 {
                 break;
             }
         }

@@ -238,9 +238,8 @@ impl fmt::Display for AllocError {
             Self::OutOfMemory { node, order, gfp, zones, free, below_watermark, fragmented } => {
                 write!(
                     f,
-                    "no block of order {order} for {gfp} preferring node {node}: {zones} zones with {free} \
-                 free pages, of which {below_watermark} are below their watermark and {fragmented} \
-                 have no block that large"
+                    "no block of order {order} for {gfp} preferring node {node}: zones that it may use: {zones}, with \
+                     {free} free pages; below their watermark: {below_watermark}; without a block that large: {fragmented}"
                 )
             }
         }

@@ -238,8 +238,8 @@ fn memory_that_is_used_up() {
         assert_eq!(
             refusal(memory, request),
             format!(
-                "no block of order 10 for GFP_KERNEL|__GFP_THISNODE preferring node 5: 1 zones with \
-                 {free} free pages, of which 1 are below their watermark and 0 have no block that large"
+                "no block of order 10 for GFP_KERNEL|__GFP_THISNODE preferring node 5: zones that it may use: 1, \
+                 with {free} free pages; below their watermark: 1; without a block that large: 0"
             )
         );
         assert_eq!(memory.free_pages(NodeId(5)).0, free);
