@@ -39,6 +39,8 @@ pub enum CauseKind {
     LowmemReserve,
     /// Pages are free, and no block is large enough.
     Fragmentation,
+    /// Most of the memory of the zones was never given to the allocator.
+    Unmanaged,
     /// A boost has raised the marks.
     Boost,
     /// Swap is being switched off.
@@ -93,6 +95,7 @@ impl CauseKind {
             CauseKind::Highatomic => "highatomic",
             CauseKind::LowmemReserve => "lowmem_reserve",
             CauseKind::Fragmentation => "fragmentation",
+            CauseKind::Unmanaged => "unmanaged",
             CauseKind::Boost => "boost",
             CauseKind::SwapOff => "swap_off",
             CauseKind::SwapFull => "swap_full",

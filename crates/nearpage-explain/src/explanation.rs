@@ -128,7 +128,10 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         "lines of another report stand among its own, and the log does not say whose they are (CONFIG_PRINTK_CALLER): figures may be the other's",
     );
     say(
-        has_zones && report.kernel.is_none() && report.mode.words.is_none(),
+        has_zones
+            && report.kernel.is_none()
+            && report.mode.words.is_none()
+            && report.mode.bits.is_some(),
         "neither the kernel's version nor words of the flags are there: their bits are taken to be those before 4.4",
     );
     let nodes: Vec<u32> = {

@@ -20,7 +20,7 @@
 //! | take texts of the machine that stand beside reports | [`Beside`], [`Reader::beside`], [`Explanation::with`] |
 //!
 //! ```text
-//! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
+//! transport --> prefix, anchor --> joined --> piece (head, rows, mode) --> open --> reader --> report
 //! report --> zones --> verdict --> why (filled, cause), remedy, beside --> explanation --> words
 //! ```
 //!
@@ -37,6 +37,7 @@ mod cause;
 mod explanation;
 mod figure;
 mod filled;
+mod head;
 mod joined;
 mod mode;
 mod open;

@@ -4,9 +4,12 @@
 //! others a line belongs to the oldest report that it can belong to: a report has its parts in one order, and no zone
 //! twice.
 
+use nearpage::Gfp;
+
 use crate::figure::Figure;
+use crate::head::Header;
 use crate::mode;
-use crate::piece::{self, Constraint, Counters, Header, Limited, Piece};
+use crate::piece::{self, Constraint, Counters, Limited, Piece};
 use crate::report::{
     Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
 };
@@ -40,6 +43,8 @@ pub(crate) struct Open {
     pub(crate) quotes: usize,
     part: Part,
     mode: String,
+    /// Whether its first line is all that the kernel prints.
+    is_alone: bool,
     /// Whether the nodes of the first line may be those of the cpuset.
     is_of_cpuset: bool,
     /// Whether all of a group are ended: each has a line.
@@ -75,10 +80,11 @@ impl Open {
             time: time.map(String::from),
             kind: header.kind,
             process: header.process,
-            pid: None,
+            pid: header.pid,
             cpu: None,
             kernel: None,
             order: header.order,
+            length: header.length,
             is_sysrq: header.is_sysrq,
             mode: Default::default(),
             nodemask: header.nodemask,
@@ -98,6 +104,7 @@ impl Open {
             free_cma_pages: None,
             free_pages: None,
             ram_pages: None,
+            reserved_pages: None,
             highmem_pages: None,
             swap_free: None,
             swap_total: None,
@@ -121,6 +128,7 @@ impl Open {
             quotes: 0,
             part: Part::Head,
             mode: header.mode,
+            is_alone: header.is_alone,
             is_of_cpuset: header.is_of_cpuset,
             is_group_kill: false,
             is_in_caches: false,
@@ -153,8 +161,7 @@ impl Open {
             // Which nodes have free objects comes right behind the name of the cache.
             Kind::Slub => self.report.slub.as_ref().is_some_and(|slub| !slub.cache.is_empty()),
             Kind::Vmalloc if self.mode.is_empty() => true,
-            // Linux 2.4 says no more.
-            Kind::Failure if self.report.process.is_empty() => true,
+            _ if self.is_alone => true,
             _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
     }
@@ -176,7 +183,12 @@ impl Open {
             self.report.kernel = kernel.map(String::from);
         }
         let release = self.report.kernel.as_deref().and_then(version);
+        let release = release.max(self.report.least_version());
         self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        if self.report.length.is_some() {
+            self.report.mode.gfp = Gfp::KERNEL;
+            self.report.order = self.report.order_of_length();
+        }
         self.settle_nodemask(release);
         self.report
     }
@@ -313,6 +325,7 @@ impl Open {
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
             | Piece::HighMem(_)
+            | Piece::Reserved(_)
             | Piece::Total => self.take_total(piece),
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
@@ -511,6 +524,7 @@ impl Open {
             Piece::SwapFree(kib) => report.swap_free = Some(kib.unsigned_abs()),
             Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
+            Piece::Reserved(pages) => report.reserved_pages = Some(*pages),
             Piece::HighMem(pages) => report.highmem_pages = Some(*pages),
             _ => {}
         }
@@ -651,16 +665,28 @@ impl Open {
                 is_own
             }
             Piece::Killed(of_group, victim) => {
+                // A kernel that ended itself ends nobody else.
                 if self.report.victim.is_some()
+                    || self.report.panic.is_some()
                     || !self.is_group(*of_group)
                     || !self.reach(Part::Victim)
                 {
                     return false;
                 }
                 self.report.victim = Some((**victim).clone());
+                self.settle_page_tables();
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Linux 5.4 printed bytes of page tables as KiB: the table of tasks has the same number, in bytes.
+    fn settle_page_tables(&mut self) {
+        let Some(victim) = &mut self.report.victim else { return };
+        let task = self.report.tasks.iter().find(|task| task.pid == victim.pid);
+        if victim.pgtables.is_some() && task.is_some_and(|task| task.pgtables == victim.pgtables) {
+            victim.pgtables = victim.pgtables.map(|bytes| bytes / 1024);
         }
     }
 

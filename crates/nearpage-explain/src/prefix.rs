@@ -148,6 +148,31 @@ impl<'a> Line<'a> {
     }
 }
 
+/// The messages of a line that lost its line feeds: behind a clock at its beginning each other clock begins one.
+pub(crate) fn by_clocks(text: &str) -> Vec<&str> {
+    let is_clock = |&(at, _): &(usize, &str)| begins_with_clock(&text[at..]);
+    let mut parts = Vec::new();
+    let mut from = 0;
+    if begins_with_clock(text.trim_start_matches(['>', ' ', '\t'])) {
+        for (at, _) in text.match_indices('[').filter(is_clock) {
+            // Two clocks may stand in front of one message.
+            if !Line::parse(&text[from..at]).message.is_empty() {
+                parts.push(&text[from..at]);
+                from = at;
+            }
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// `[193038.106478] `, the kernel's own clock.
+fn begins_with_clock(text: &str) -> bool {
+    let inside = text.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let parts = inside.and_then(|(inside, _)| inside.trim_start().split_once('.'));
+    parts.is_some_and(|(seconds, rest)| is_digits(seconds) && is_digits(rest) && rest.len() == 6)
+}
+
 /// Whether a line is a cell of a table: words of flags have such a mark between them, without blanks.
 fn is_cell(text: &str) -> bool {
     text.trim_start_matches('|').is_empty() || text.trim_start_matches('|').starts_with([' ', '\t'])

@@ -10,10 +10,11 @@ use serde::Serialize;
 use crate::anchor::{self, Shape};
 use crate::beside::Beside;
 use crate::cause::kib;
+use crate::head;
 use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
-use crate::prefix::{Line, is_dated, uncoloured};
+use crate::prefix::{Line, by_clocks, is_dated, uncoloured};
 use crate::report::{Kind, Report, ZoneRow};
 use crate::rows;
 use crate::transport::Transport;
@@ -36,17 +37,20 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 18] = [
+    const PHRASES: [&str; 21] = [
         "page alloc",
         "order alloc",
         "oom-kill",
         "alloc failure",
+        "Allocation of length",
         "vmalloc",
         "vmap alloc",
         "SLUB: Unable",
         "illed process",
         "Kill process",
         "syncing: Out of",
+        "no killable processes",
+        "deadlocked on memory",
         "dump_header",
         ": usage ",
         "result of limit",
@@ -295,7 +299,7 @@ impl<R: BufRead> Reader<R> {
         if is_idle {
             if begins(line) {
                 // The beginning of a first line may be the end of the line before.
-                let is_head = |bytes: &[u8]| piece::is_like_head(&String::from_utf8_lossy(bytes));
+                let is_head = |bytes: &[u8]| head::is_like(&String::from_utf8_lossy(bytes));
                 let is_broken = !is_head(line) && self.is_broken(line, HEAD_MOST, is_head);
                 if is_broken {
                     self.take_previous();
@@ -322,9 +326,9 @@ impl<R: BufRead> Reader<R> {
         let tail = &self.previous[self.previous.len().saturating_sub(PHRASE_MOST)..];
         // Quoted-printable.
         let tail = tail.strip_suffix(b"=").unwrap_or(tail);
-        let head = line.trim_ascii_start();
-        let head = head.strip_prefix(b">").unwrap_or(head).trim_ascii_start();
-        let head = &head[..head.len().min(most)];
+        let is_quote = |byte: &u8| *byte == b'>' || byte.is_ascii_whitespace();
+        let quote = line.iter().take_while(|byte| is_quote(byte)).count();
+        let head = &line[quote..line.len().min(quote.saturating_add(most))];
         !tail.is_empty() && (has(&[tail, head].concat()) || has(&[tail, b" ", head].concat()))
     }
 
@@ -344,8 +348,8 @@ impl<R: BufRead> Reader<R> {
         // What quotes a line that was made of several quotes all of them.
         let quotes = |text: &str| Line::parse(text).quotes;
         let quotes = lines.first().map_or(0, |line| quotes(line).min(quotes(text)));
-        for line in lines {
-            self.take_written(&line, number, quotes);
+        for line in lines.iter().flat_map(|line| by_clocks(line)) {
+            self.take_written(line, number, quotes);
         }
     }
 
@@ -387,7 +391,7 @@ impl<R: BufRead> Reader<R> {
         // What stands before the first is a message of its own, or a prefix that nobody knows.
         let head = &line.message[..first];
         let own = Shape::of(&text[..text.find(line.message).unwrap_or(0)]);
-        let is_message = piece::is_like_head(head);
+        let is_message = head::is_like(head);
         if !is_message && first > 0 {
             let shape = Shape::of(head);
             self.shape = Some(shape).filter(Shape::is_telling).or(self.shape.take());
@@ -446,7 +450,7 @@ impl<R: BufRead> Reader<R> {
             self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
         }
         let area = self.area.take();
-        self.area = piece::area(line.message);
+        self.area = head::area(line.message);
         if self.area.is_some() {
             return;
         }
@@ -543,10 +547,10 @@ impl<R: BufRead> Reader<R> {
     fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
         let why = match piece {
             // At its end it may have the nodes of the cpuset.
-            Piece::Other | Piece::Cpuset(..) if piece::is_like_head(message) => {
+            Piece::Other | Piece::Cpuset(..) if head::is_like(message) => {
                 "it begins as a report does, and its flags are missing or damaged"
             }
-            Piece::Other if piece::is_cut_head(message) => {
+            Piece::Other if head::is_cut(message) => {
                 "its first line was cut, its flags are missing"
             }
             Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {

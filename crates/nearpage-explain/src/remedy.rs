@@ -700,10 +700,18 @@ impl Tried<'_> {
                 change,
                 effect: Effect::Helps,
                 amount: Some(order.into()),
-                text: format!(
-                    "order {order} ({}) would have passed: pages that need not lie together (kvmalloc) would do",
-                    size(order)
-                ),
+                text: match self.zones.report.length {
+                    Some(_) => {
+                        format!(
+                            "order {order} ({}) would have passed: a smaller mapping",
+                            size(order)
+                        )
+                    }
+                    None => format!(
+                        "order {order} ({}) would have passed: pages that need not lie together (kvmalloc) would do",
+                        size(order)
+                    ),
+                },
             },
             (None, Some(order)) => Remedy {
                 change,

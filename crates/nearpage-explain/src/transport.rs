@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use crate::anchor;
-use crate::piece;
+use crate::head;
 use crate::prefix::{Line, is_dated, uncoloured};
 
 /// Bytes of a text that grows from several lines.
@@ -116,9 +116,14 @@ impl Printable {
 
     /// The line with those that it goes on from, and whether it had some; `None` if it goes on itself.
     fn undo(&mut self, text: &str) -> Option<(String, bool)> {
-        self.is_told |= text.contains("=3D");
+        // Some write the end of each line as a code, and then one that goes on.
+        let ends = text.strip_suffix("=0A=").map(|line| line.strip_suffix("=0D").unwrap_or(line));
+        self.is_told |= text.contains("=3D") || ends.is_some();
         let is_joined = self.is_holding();
-        let text = self.joined(text, text, self.is_told)?;
+        let text = match ends {
+            Some(line) => self.joined(line, "", true)?,
+            None => self.joined(text, text, self.is_told)?,
+        };
         Some(match self.is_told && text.contains('=') {
             true => (unquoted_printable(&text), is_joined),
             false => (text, is_joined),
@@ -141,7 +146,7 @@ impl Printable {
     /// The line that seemed to go on, if the next begins a message: an equals sign was its last character.
     fn release(&mut self, next: &str) -> Option<String> {
         let rest = || &next[same_prefix(&self.began, next)..];
-        let begins = |text: &str| anchor::begins(text) || piece::is_like_head(text);
+        let begins = |text: &str| anchor::begins(text) || head::is_like(text);
         let is_new = self.is_holding() && !self.is_told && {
             let line = Line::parse(rest());
             // Wider ones have something in front, as the next has.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::figure::{Figure, Side};
 use crate::report::{Kind, NodeRow, Reached, Report, ZoneRow};
-use crate::zones::{Excluded, Figures, Mark, Zones};
+use crate::zones::{Excluded, Figures, MACHINE_KIB_MOST, Mark, Zones};
 
 /// A rule of the page allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -387,7 +387,13 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     if !is_asked(report) {
         return Some((Rule::AreaTooLarge, Answer::Refused));
     }
-    if report.kind == Kind::Slub || report.order.is_none() || told_area(report).is_some() {
+    // What gives no page gives no block of any order.
+    let mut asked = judged.iter().filter(|zone| zone.excluded.is_none()).peekable();
+    let gives_none = asked.peek().is_some()
+        && !report.lacks_head
+        && asked.all(|zone| zone.at_min.answer == Answer::Refused);
+    let is_open = report.order.is_none() && !gives_none;
+    if report.kind == Kind::Slub || is_open || told_area(report).is_some() {
         return Some((Rule::Unknown, Answer::Open));
     }
     // The zones of the nodes to which a request is confined are all there.
@@ -433,7 +439,8 @@ fn memory(report: &Report) -> Option<u64> {
 
 /// Whether any zone was asked: an area larger than all memory is refused before, and one of no size.
 pub(crate) fn is_asked(report: &Report) -> bool {
-    let is_odd = |pages| pages == 0 || memory(report).is_some_and(|ram| pages > ram);
+    let most = || MACHINE_KIB_MOST / report.page_kib();
+    let is_odd = |pages| pages == 0 || pages > memory(report).unwrap_or_else(most);
     !told_area(report).is_some_and(is_odd)
         && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
 }
@@ -665,8 +672,13 @@ pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
     let shown = shown.fold(Figure::exact(0), Figure::plus);
     let ram = report.ram_pages.unwrap_or(0);
-    let hidden = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown.most()) };
-    if hidden > ram / 64 { hidden } else { 0 }
+    // Some kernels count holes among the pages of the machine, and as reserved.
+    let managed = report.zones.iter().map(|zone| zone.managed.map(|kib| kib / page));
+    let managed = managed.fold(Figure::exact(0), Figure::plus);
+    let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
+    let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(ram / 64));
+    let hidden = ram.saturating_sub(shown.most());
+    if hidden > ram / 64 && !is_all && !report.zones.is_empty() { hidden } else { 0 }
 }
 
 /// Where memory is, on the numbers of a report.

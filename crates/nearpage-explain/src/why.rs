@@ -11,7 +11,7 @@ use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
     Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
 };
-use crate::zones::{Excluded, Zones};
+use crate::zones::{Excluded, Figures, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
@@ -40,6 +40,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
+        sought.unmanaged(),
         sought.boost(),
         sought.late(),
     ]
@@ -409,7 +410,6 @@ impl Sought<'_> {
         if matches!(self.verdict.rule, Rule::NoZone | Rule::Passes) {
             return None;
         }
-        let by = self.verdict.confined_by.as_ref().map(|confined| confined.by);
         let why = |by| match by {
             Some(Excluded::Policy) => "on nodes that the policy forbids",
             Some(Excluded::Cpuset) => "on nodes outside the cpuset",
@@ -417,22 +417,34 @@ impl Sought<'_> {
             Some(Excluded::Kind) => "in zones that its flags do not allow",
             None => "on nodes or in zones that are not shown",
         };
-        let hidden = self.free_elsewhere();
-        let seen = self.verdict.zones.iter().filter(|zone| zone.excluded.is_some());
-        let seen = seen.filter(|zone| zone.at_min.answer == Answer::Passes);
-        let seen = seen.map(|zone| zone.at_min.free.least()).fold(0, u64::saturating_add);
-        let pages = hidden.unwrap_or(0).saturating_add(seen);
-        (pages > 0).then(|| {
-            let text = format!("{} are free {}", self.pages(pages), why(by));
-            Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), text)
-        })
+        let mut free: Vec<(Option<Excluded>, u64)> = Vec::new();
+        let mut add = |by, pages: u64| match free.iter_mut().find(|(of, _)| *of == by) {
+            Some((_, sum)) => *sum = sum.saturating_add(pages),
+            None => free.push((by, pages)),
+        };
+        if let Some(hidden) = self.free_elsewhere() {
+            add(self.verdict.confined_by.as_ref().map(|confined| confined.by), hidden);
+        }
+        let gives = |zone: &&ZoneVerdict| zone.at_min.answer == Answer::Passes;
+        // Flags that were cut allow nobody knows which zones.
+        let is_known = |zone: &&ZoneVerdict| {
+            zone.excluded.is_some_and(|by| by != Excluded::Kind || !self.report.mode.is_cut)
+        };
+        for zone in self.verdict.zones.iter().filter(is_known).filter(gives) {
+            add(zone.excluded, zone.at_min.free.least());
+        }
+        let told = |(by, pages): &(_, u64)| format!("{} are free {}", self.pages(*pages), why(*by));
+        let told: Vec<String> = free.iter().filter(|(_, pages)| *pages > 0).map(told).collect();
+        let pages = free.iter().map(|(_, pages)| *pages).fold(0, u64::saturating_add);
+        (pages > 0)
+            .then(|| Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), told.join(", ")))
     }
 
     fn boost(&self) -> Option<Cause> {
         let row = self.row?;
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
-        let is_most = self.verdict.rule == Rule::Watermark && boost > 0 && boost >= min / 3;
-        is_most.then(|| {
+        let decides = || boost >= min / 3 || self.passes_without_boost(row);
+        (self.verdict.rule == Rule::Watermark && boost > 0 && decides()).then(|| {
             let (at_most, proof) = match row.boost.is_exact() {
                 true => ("", ""),
                 false => ("at most ", " (its distance to low proves it, this kernel does not print the boost)"),
@@ -445,6 +457,32 @@ impl Sought<'_> {
                 kib(min)
             );
             Cause::new(CauseKind::Boost, boost, text)
+        })
+    }
+
+    fn passes_without_boost(&self, row: &ZoneRow) -> bool {
+        let figures = self.zones.figures(row, self.verdict.mark);
+        let boost = Figure::exact(self.zones.boost(row).least());
+        let lower = Figures { mark: figures.mark.minus(boost), ..figures };
+        self.zones.passes(row, &lower, Side::Worst)
+    }
+
+    /// Most of what the zones have was never given to the allocator.
+    fn unmanaged(&self) -> Option<Cause> {
+        let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let sum = |of: fn(&ZoneRow) -> Figure| {
+            let asked = self.report.zones.iter().filter(asked);
+            asked.map(of).fold(Figure::exact(0), Figure::plus).known()
+        };
+        let (present, managed) = (sum(|zone| zone.present)?, sum(|zone| zone.managed)?);
+        let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
+        (is_refused && managed < present / 2).then(|| {
+            let text = format!(
+                "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree, huge pages), or is not set up yet",
+                kib(present),
+                kib(managed)
+            );
+            Cause::new(CauseKind::Unmanaged, present - managed, text)
         })
     }
 

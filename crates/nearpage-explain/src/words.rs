@@ -5,6 +5,7 @@ use crate::figure::Figure;
 use crate::report::{Kind, NodeRow, Report};
 use crate::verdict::{Answer, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
 use crate::zones::Mark;
+use nearpage::Gfp;
 use nearpage_machine::{idlist, shown, size};
 
 /// Zones, nodes and tasks that are shown one by one.
@@ -106,11 +107,20 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     let block = |order: u8| kib(Some(report.page_kib() << order));
     let mut text = match report.order {
         Some(0) => format!("order 0: one page of {}", block(0)),
-        Some(order) if order < 32 => format!("order {order}: {} in a row", block(order)),
+        Some(order) if order < 32 => match report.length {
+            Some(length) => format!(
+                "order {order}: {} in a row for a mapping of {}, without an MMU",
+                block(order),
+                kib(Some(length.div_ceil(1024)))
+            ),
+            None => format!("order {order}: {} in a row", block(order)),
+        },
         Some(order) => format!("order {order}"),
         None => "no order".into(),
     };
-    if !report.lacks_head {
+    if report.mode.is_cut && report.mode.gfp == Gfp::NONE {
+        text += ", its flags are cut";
+    } else if !report.lacks_head {
         text += &format!(", {}", report.mode.gfp);
         for other in &report.mode.others {
             text += &format!("|{}", shown(other));

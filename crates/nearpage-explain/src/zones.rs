@@ -9,6 +9,9 @@ use crate::report::{FreeBlocks, Report, ZoneRow};
 /// More pages than any machine has addresses for. Sums of figures of a damaged log stay sums.
 const PAGES_MOST: u64 = 1 << 52;
 
+/// No processor has addresses for 4 PiB.
+pub(crate) const MACHINE_KIB_MOST: u64 = 1 << 42;
+
 /// More orders than any kernel has lists of.
 const ORDERS_MOST: usize = 32;
 
@@ -160,7 +163,8 @@ impl<'a> Zones<'a> {
 
     /// Whether the kernel is older than a version; `None` if the report does not tell.
     ///
-    /// Kernels from 3.8 on print types of free blocks, those from 4.6 on words of flags.
+    /// Kernels from 3.8 on print types of free blocks, those from 4.6 on words of flags. Others tell themselves by figures of
+    /// zones.
     pub(crate) fn is_before(&self, version: (u32, u32)) -> Option<bool> {
         if let Some(own) = self.report.version() {
             return Some(own < version);
@@ -168,10 +172,13 @@ impl<'a> Zones<'a> {
         let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks && !zone.is_damaged;
         let mut blocks = self.report.zones.iter().filter(has_blocks).flat_map(|zone| &zone.blocks);
         let is_untyped = blocks.any(|blocks| blocks.count > 0 && blocks.types.is_none());
-        match self.report.mode.words {
-            Some(_) => (version <= (4, 6)).then_some(false),
-            None if is_untyped => (version >= (3, 8)).then_some(true),
-            None => (version >= (4, 6)).then_some(true),
+        let mode = &self.report.mode;
+        match () {
+            () if self.report.least_version() >= Some(version) => Some(false),
+            () if mode.words.is_some() => (version <= (4, 6)).then_some(false),
+            () if is_untyped => (version >= (3, 8)).then_some(true),
+            () if mode.bits.is_some() => (version >= (4, 6)).then_some(true),
+            () => None,
         }
     }
 
@@ -416,8 +423,7 @@ impl<'a> Zones<'a> {
 
     /// Whether a mark of a zone is more than the zone has, or what it manages is: a count of its pages went wrong.
     pub(crate) fn has_wrong_mark(&self, zone: &ZoneRow) -> bool {
-        // No processor has addresses for 4 PiB.
-        let machine = self.report.ram_pages.map_or(1 << 42, |pages| self.kib(pages));
+        let machine = self.report.ram_pages.map_or(MACHINE_KIB_MOST, |pages| self.kib(pages));
         let most = zone.present.known().unwrap_or(machine);
         let is_more = |figure: Figure| figure.known().is_some_and(|kib| kib > most);
         is_more(zone.min) || is_more(zone.managed)
