@@ -6,6 +6,7 @@ use nearpage::Gfp;
 
 use crate::beside::Beside;
 use crate::cause::Cause;
+use crate::figure::Figure;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
@@ -84,7 +85,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         report.order.is_none()
             && report.kind == Kind::Oom
             && !report.lacks_head
-            && verdict.rule != Rule::NoRequest,
+            && verdict.rule == Rule::Unknown,
         "the order is missing or damaged: whether a request was refused is not known",
     );
     let sizes = report.page_sizes();
@@ -105,6 +106,10 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     say(
         report.unreadable.is_empty() && report.zones.iter().any(|zone| zone.is_damaged),
         "a zone's row breaks off: what is missing is taken for anything that it may be",
+    );
+    say(
+        report.zones.iter().any(|zone| zone.free == Figure::UNKNOWN && !zone.blocks.is_empty()),
+        "of a zone only the free blocks by order are there: lines were lost",
     );
     say(
         verdict::hidden_pages(report) > 0 && verdict.confined_by.is_none() && !is_memcg,

@@ -169,12 +169,12 @@ fn of_2_4(message: &str) -> Option<Header> {
 fn of_nommu(message: &str) -> Option<Header> {
     let (_, rest) = message.split_once(NOMMU.trim_start_matches("nommu: "))?;
     let (length, rest) = rest.split_once(" from process ")?;
-    let (pid, rest) = rest.split_once(" (")?;
+    let (pid, rest) = rest.split_once('(')?;
     Some(Header {
         kind: Kind::Failure,
         process: rest.rsplit_once(") failed")?.0.chars().take(PROCESS_MOST).collect(),
         length: Some(length.parse().ok()?),
-        pid: Some(pid.parse().ok()?),
+        pid: Some(pid.trim().parse().ok()?),
         ..Header::default()
     })
 }

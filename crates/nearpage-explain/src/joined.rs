@@ -206,6 +206,12 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     }
     let last = text.split_whitespace().next_back().unwrap_or_default();
     let first = next.split_whitespace().next().unwrap_or_default();
+    // The words of flags stand right behind their number.
+    if ["mode:0x", "gfp_mask=0x", "gfp=0x"].iter().any(|key| last.starts_with(key))
+        && (first.starts_with("(GFP_") || first.starts_with("(__GFP_"))
+    {
+        return true;
+    }
     // What makes the name of a field of two words that are none.
     const FIELDS: [&str; 7] =
         ["mode:0x", "gfp_mask=", "gfp=0x", "order:", "order=", "nodemask=", "mems_allowed="];
@@ -225,7 +231,8 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     };
     let is_types = |word: &str| word.starts_with('(') && word.ends_with(')');
     let is_before_a_word = ["CPU:", "UID:", "PID:", "Comm:", "failed:"].contains(&last);
-    if is_before_a_word
+    if first.starts_with('#')
+        || is_before_a_word
         || is_figure(last)
         || is_types(last)
         || matches!(last, "=" | "Node" | "free swap" | "swap")

@@ -166,6 +166,11 @@ impl Open {
         }
     }
 
+    /// Whether a mapping wants pages in a row, without an MMU.
+    pub(crate) fn wants_length(&self) -> bool {
+        self.report.length.is_some()
+    }
+
     /// Whether its first line is lost: the next report ends it.
     pub(crate) fn lacks_head(&self) -> bool {
         self.report.lacks_head
@@ -185,6 +190,10 @@ impl Open {
         let release = self.report.kernel.as_deref().and_then(version);
         let release = release.max(self.report.least_version());
         self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        if self.report.is_nameless_kill() {
+            // The bit was that of another flag.
+            self.report.mode.gfp = self.report.mode.gfp - Gfp::THISNODE;
+        }
         if self.report.length.is_some() {
             self.report.mode.gfp = Gfp::KERNEL;
             self.report.order = self.report.order_of_length();
@@ -497,6 +506,26 @@ impl Open {
         }
     }
 
+    /// Takes a row of blocks of a zone whose own row was lost: it is there, and nothing else is known of it.
+    pub(crate) fn take_lost_zone(
+        &mut self,
+        piece: &Piece,
+        line: u64,
+        caller: Option<&str>,
+    ) -> bool {
+        let Piece::Blocks(row) = piece else { return false };
+        let zones = &mut self.report.zones;
+        let is_new = zones.iter().all(|zone| (zone.node, &zone.name) != (row.node, &row.zone));
+        let may = is_new && self.part > Part::Head && self.part <= Part::Blocks;
+        if !may || self.report.kind == Kind::Slub || zones.len() >= ZONES_MOST {
+            return false;
+        }
+        let (node, name) = (row.node, row.zone.clone());
+        zones.push(ZoneRow { node, name, is_damaged: true, ..ZoneRow::default() });
+        self.part = self.part.max(Part::Zones);
+        self.take(piece, line, caller)
+    }
+
     /// The row of blocks that came last is all that comes of it.
     fn seal_blocks(&mut self, ends: Option<Figure>) {
         if let Some(at) = self.blocks_of.take() {
@@ -662,6 +691,14 @@ impl Open {
                 let is_other = self.report.victim.as_ref().is_some_and(|of| of.pid != victim.pid);
                 let is_own = self.is_group(*of_group);
                 self.report.also_ended += u64::from(is_own && is_other);
+                is_own
+            }
+            // All tasks of one memory have a line, before Linux 2.6.19.
+            Piece::Killed(_, victim) if self.report.is_nameless_kill() => {
+                let first = self.report.victim.get_or_insert_with(|| (**victim).clone());
+                let is_own = first.name == victim.name;
+                self.report.also_ended += u64::from(is_own && first.pid != victim.pid);
+                self.part = Part::Victim;
                 is_own
             }
             Piece::Killed(of_group, victim) => {

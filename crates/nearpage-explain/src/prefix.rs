@@ -166,6 +166,27 @@ pub(crate) fn by_clocks(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Numbers that a pager, `nl` or `grep -n` puts in front of each line, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers(Option<u64>);
+
+impl Numbers {
+    /// What stands behind a number that is the next after the last, or the same.
+    pub(crate) fn strip<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let message = text.trim_start();
+        let digits = message.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = message[..digits].parse().ok()?;
+        let rest = &message[digits..];
+        let is_padded = text.starts_with("  ") && rest.starts_with(' ');
+        if !is_padded && !rest.starts_with([':', '\t', ')', '|']) && !rest.starts_with("  ") {
+            return None;
+        }
+        let last = self.0.replace(number);
+        let is_next = last.is_some_and(|last| number == last || number == last.saturating_add(1));
+        is_next.then(|| rest.trim_start_matches([':', '\t', ')', '|']))
+    }
+}
+
 /// `[193038.106478] `, the kernel's own clock.
 fn begins_with_clock(text: &str) -> bool {
     let inside = text.strip_prefix('[').and_then(|rest| rest.split_once("] "));

@@ -14,7 +14,7 @@ use crate::head;
 use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
-use crate::prefix::{Line, by_clocks, is_dated, uncoloured};
+use crate::prefix::{Line, Numbers, by_clocks, is_dated, uncoloured};
 use crate::report::{Kind, Report, ZoneRow};
 use crate::rows;
 use crate::transport::Transport;
@@ -126,6 +126,7 @@ pub struct Reader<R> {
     /// What vmalloc lacked, if the line before says it.
     area: Option<String>,
     transport: Transport,
+    numbers: Numbers,
     /// The prefix that nobody knows, as lines before had it.
     shape: Option<Shape>,
     /// The message that may go on in the next line.
@@ -170,6 +171,7 @@ impl<R: BufRead> Reader<R> {
             broken_node: None,
             area: None,
             transport: Transport::default(),
+            numbers: Numbers::default(),
             shape: None,
             pending: None,
             longest: 0,
@@ -348,8 +350,9 @@ impl<R: BufRead> Reader<R> {
         // What quotes a line that was made of several quotes all of them.
         let quotes = |text: &str| Line::parse(text).quotes;
         let quotes = lines.first().map_or(0, |line| quotes(line).min(quotes(text)));
-        for line in lines.iter().flat_map(|line| by_clocks(line)) {
-            self.take_written(line, number, quotes);
+        for line in &lines {
+            let line = self.numbers.strip(line).unwrap_or(line);
+            by_clocks(line).into_iter().for_each(|line| self.take_written(line, number, quotes));
         }
     }
 
@@ -475,6 +478,10 @@ impl<R: BufRead> Reader<R> {
                 None => Open::new(*header, number, line.time, line.caller),
             };
             open.quotes = message.quotes;
+            // Nothing is printed over it: such machines have few CPUs.
+            if open.wants_length() {
+                self.close_where(|_| true);
+            }
             if let Some(cpuset) = piece::cpuset(line.message) {
                 open.take(&cpuset, number, line.caller);
             }
@@ -491,7 +498,7 @@ impl<R: BufRead> Reader<R> {
                 self.open_one(open);
                 return;
             }
-            taken_by => taken_by,
+            taken_by => taken_by.or_else(|| self.taker_of_lost_zone(&piece, message)),
         };
         let is_taken = taken_by.is_some();
         // A row may be that of any report which began since. A line about a victim names it.
@@ -541,6 +548,14 @@ impl<R: BufRead> Reader<R> {
             _ => taker(&|open| open.is_likely(piece, time)),
         };
         likely.or_else(|| taker(&|_| true))
+    }
+
+    /// The only report that is unfinished, if the piece is a row of blocks whose zone's own row was lost.
+    fn taker_of_lost_zone(&mut self, piece: &Piece, message: &Message) -> Option<usize> {
+        let [open] = &mut self.open[..] else { return None };
+        let is_own = open.quotes == message.quotes
+            && open.take_lost_zone(piece, message.line, message.caller.as_deref());
+        is_own.then_some(0)
     }
 
     /// Notes a report that is seen and cannot be read.

@@ -306,6 +306,11 @@ impl Tried<'_> {
             false => check.free_needed().0.saturating_sub(check.free.0),
         };
         let amount = self.zones.kib(more);
+        let managed = self.zones.managed(self.row).known();
+        if managed.is_some_and(|managed| managed < check.free.0.saturating_add(more)) {
+            let text = format!("{} has less than {} more", self.row.name, kib(amount));
+            return Some(Remedy { change, effect: Effect::NoEffect, amount: Some(amount), text });
+        }
         let size = format!("{} ({more} pages)", kib(amount));
         let (effect, text) = match self.passes(|check| with_free(check, more)) {
             Effect::Helps if self.is_kill() => (

@@ -503,6 +503,11 @@ impl Report {
         (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
     }
 
+    /// Whether it is a kill of kernels before 2.6.19, whose first line names no process.
+    pub(crate) fn is_nameless_kill(&self) -> bool {
+        self.kind == Kind::Oom && !self.lacks_head && self.process.is_empty()
+    }
+
     /// The order of the block in which a length has room, if the size of a page is told.
     pub(crate) fn order_of_length(&self) -> Option<u8> {
         let [page_kib] = self.page_sizes()[..] else { return None };

@@ -156,6 +156,16 @@ impl Parts {
 }
 
 impl ZoneVerdict {
+    /// Opens what depends on something that the report lacks.
+    fn open(&mut self, depends_on: &'static str) {
+        for judgement in [Some(&mut self.at_min), self.at_high.as_mut()].into_iter().flatten() {
+            (judgement.rule, judgement.answer) = (Rule::Unknown, Answer::Open);
+            judgement.depends_on = vec![depends_on];
+            judgement.needed = Figure::UNKNOWN;
+        }
+        self.gives_order = None;
+    }
+
     /// The judgement against a mark.
     pub fn at(&self, mark: Mark) -> &Judgement {
         match (&self.at_high, mark) {
@@ -278,7 +288,10 @@ impl Verdict {
         let zones = Zones::new(report);
         let mut rows: Vec<&ZoneRow> = report.zones.iter().collect();
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
-        let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
+        let mut judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
+        if zones.lacks_flags() {
+            judged.iter_mut().for_each(|zone| zone.open("gfp_mask"));
+        }
         let (mark, decisive) = decisive(&judged);
         let confined_by = confinement(&zones, &judged);
         // What refuses before any zone is asked.
@@ -474,8 +487,10 @@ fn judge(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Judgement {
     let free = |side| figures.usable().if_good(side);
     let needed = |side| zones.needed(figures, side);
     let exact = |side| (Figure::exact(free(side)), Figure::exact(needed(side)));
+    let is_told = figures.usable().most() < u64::MAX;
     let (free, needed) = match answer {
-        Answer::Refused => exact(Side::Best),
+        Answer::Refused if is_told => exact(Side::Best),
+        Answer::Refused => (figures.usable(), Figure::exact(needed(Side::Best))),
         Answer::Passes => exact(Side::Worst),
         Answer::Open => {
             (figures.usable(), Figure::between(needed(Side::Best), needed(Side::Worst)))

@@ -32,6 +32,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     let row = verdict.row(report);
     let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
+        sought.confined(),
         sought.no_zone(),
         sought.wrong_mark(),
         sought.hidden_policy(),
@@ -91,7 +92,11 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
     };
     let block = report.page_kib() << report.order.unwrap_or(0).min(20);
     let group = memcg.path.as_deref().unwrap_or("a group");
-    let told = |limit: Limit| format!("{} of {}", kib(limit.usage), kib(limit.limit));
+    let told = |Limit { usage, limit }: Limit| match kib(usage) == kib(limit) && usage != limit {
+        // Rounded they would seem equal.
+        true => format!("{usage} of {limit} KiB ({})", kib(limit)),
+        false => format!("{} of {}", kib(usage), kib(limit)),
+    };
     let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
     let mut causes = Vec::new();
     causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
@@ -229,6 +234,36 @@ impl Sought<'_> {
         (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
     }
 
+    /// Where the kernel says that a policy or a cpuset confines the request, and not what is free beyond.
+    fn confined(&self) -> Option<Cause> {
+        let (by, nodes) = match self.report.constraint.as_deref()? {
+            "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &self.report.nodemask),
+            "CONSTRAINT_CPUSET" => ("a cpuset", &self.report.mems_allowed),
+            _ => return None,
+        };
+        if self.verdict.rule == Rule::NoZone || self.elsewhere().is_some() {
+            return None;
+        }
+        let nodes = nodes.as_deref().map_or("some nodes".into(), |nodes| {
+            format!("node {}", nearpage_machine::idlist::format(nodes))
+        });
+        let hidden = self.verdict.confined_by.as_ref().map_or(0, |by| by.hidden_pages);
+        let beyond = match (self.free_elsewhere(), hidden) {
+            (Some(free), _) => format!("{} are free on others", self.pages(free)),
+            (None, 0) => "what others have the report does not tell".into(),
+            (None, pages) => format!(
+                "others have {}, and how much of it is free the report does not tell",
+                kib(self.zones.kib(pages))
+            ),
+        };
+        let text = format!("the kernel says that {by} confines the request to {nodes}: {beyond}");
+        Some(Cause::new(
+            CauseKind::Elsewhere,
+            self.free_elsewhere().map(|free| self.zones.kib(free)),
+            text,
+        ))
+    }
+
     fn no_zone(&self) -> Option<Cause> {
         if self.verdict.rule != Rule::NoZone {
             return None;
@@ -261,6 +296,8 @@ impl Sought<'_> {
         let decides = cma.least() > 0
             && (by_pages && free >= at_min.min(judgement.needed.least())
                 || cma.least() >= free / 2);
+        // What is little decides nothing that is open.
+        let decides = decides && (judgement.answer != Answer::Open || cma.least() >= free / 10);
         let counts = judgement.free.most() < free;
         (decides && counts && judgement.answer != Answer::Passes).then(|| {
             let cma_kib = self.zones.kib(cma.least());
@@ -369,10 +406,21 @@ impl Sought<'_> {
     }
 
     fn highatomic(&self) -> Option<Cause> {
+        let row = self.row?;
+        if self.verdict.depends_on == ["reserved_highatomic"] {
+            let judgement = self.judgement()?;
+            let text = format!(
+                "whether it passes depends on how much of {} of node {} is reserved for urgent requests of higher order, which this kernel does not print: {} are free, {} needed without any",
+                row.name,
+                row.node,
+                self.pages(judgement.free.least()),
+                self.pages(self.zones.needed(&self.without_urgent(row), Side::Best)),
+            );
+            return Some(Cause::new(CauseKind::Highatomic, None, text));
+        }
         if self.verdict.rule != Rule::HighatomicReserve {
             return None;
         }
-        let row = self.row?;
         let urgent = self.zones.figures(row, self.verdict.mark).urgent;
         let at_least = if urgent.is_exact() { "" } else { "at least " };
         let text = format!(
@@ -387,6 +435,10 @@ impl Sought<'_> {
             }
         );
         Some(Cause::new(CauseKind::Highatomic, self.zones.kib(urgent.least()), text))
+    }
+
+    fn without_urgent(&self, row: &ZoneRow) -> Figures {
+        Figures { urgent: Figure::exact(0), ..self.zones.figures(row, self.verdict.mark) }
     }
 
     fn reserve(&self) -> Option<Cause> {
@@ -478,9 +530,9 @@ impl Sought<'_> {
         let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
         (is_refused && managed < present / 2).then(|| {
             let text = format!(
-                "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree, huge pages), or is not set up yet",
+                "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree), or is not set up yet",
                 kib(present),
-                kib(managed)
+                if managed == 0 { "nothing".into() } else { kib(managed) }
             );
             Cause::new(CauseKind::Unmanaged, present - managed, text)
         })
@@ -496,6 +548,15 @@ impl Sought<'_> {
     fn task(&self) -> Option<Cause> {
         let task = self.report.tasks.first()?;
         let resident = self.zones.kib(task.rss_pages);
+        let managed = self.report.zones.iter().map(|zone| zone.managed);
+        let managed = managed.fold(Figure::exact(0), Figure::plus).known().unwrap_or(0);
+        let ram = self.report.ram_pages.map_or(0, |pages| self.zones.kib(pages));
+        let ended = self.report.victim.as_ref().and_then(|victim| victim.anon).unwrap_or(0);
+        let all = managed.max(ram).max(ended);
+        // One that holds next to nothing explains nothing.
+        if resident < all / 100 {
+            return None;
+        }
         let text = format!(
             "the largest of {} tasks is {} (process {}) with {} resident",
             self.report.tasks_listed,

@@ -4,7 +4,7 @@ use crate::Explanation;
 use crate::figure::Figure;
 use crate::report::{Kind, NodeRow, Report};
 use crate::verdict::{Answer, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
-use crate::zones::Mark;
+use crate::zones::{Mark, PAGES_MOST};
 use nearpage::Gfp;
 use nearpage_machine::{idlist, shown, size};
 
@@ -89,6 +89,9 @@ fn kib(kib: impl Into<Figure>) -> String {
 
 /// Pages as a size, with their number in brackets.
 fn pages(report: &Report, pages: Figure) -> String {
+    // More than any machine has are no bound.
+    let is_bound = pages.most() < PAGES_MOST;
+    let pages = if is_bound { pages } else { Figure::between(pages.least(), u64::MAX) };
     let page = report.page_kib();
     let scaled = |pages: u64| pages.saturating_mul(page);
     let figure = match pages.most() {
@@ -197,7 +200,8 @@ fn because(report: &Report, zone: &ZoneVerdict, mark: Mark) -> String {
     };
     if mark == Mark::High {
         text += &format!(
-            "; against min it is {}, but the last try before a kill asks for high",
+            "; against min it {}{}, but the last try before a kill asks for high",
+            if zone.at_min.answer == Answer::Passes { "" } else { "is " },
             proof(zone.at_min.answer, &zone.at_min.depends_on)
         );
     }

@@ -7,7 +7,7 @@ use crate::figure::{Figure, Side};
 use crate::report::{FreeBlocks, Report, ZoneRow};
 
 /// More pages than any machine has addresses for. Sums of figures of a damaged log stay sums.
-const PAGES_MOST: u64 = 1 << 52;
+pub(crate) const PAGES_MOST: u64 = 1 << 52;
 
 /// No processor has addresses for 4 PiB.
 pub(crate) const MACHINE_KIB_MOST: u64 = 1 << 42;
@@ -105,6 +105,11 @@ impl<'a> Zones<'a> {
         }
     }
 
+    /// Whether no flag is known, since their number was cut within its digits.
+    pub(crate) fn lacks_flags(&self) -> bool {
+        self.report.mode.is_cut && self.gfp == Gfp::NONE
+    }
+
     /// The one node that the request insists on, if it does and the report tells.
     pub(crate) fn this_node(&self) -> Option<u32> {
         match self.insisted_on[..] {
@@ -169,11 +174,12 @@ impl<'a> Zones<'a> {
         if let Some(own) = self.report.version() {
             return Some(own < version);
         }
-        let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks && !zone.is_damaged;
+        let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks;
         let mut blocks = self.report.zones.iter().filter(has_blocks).flat_map(|zone| &zone.blocks);
         let is_untyped = blocks.any(|blocks| blocks.count > 0 && blocks.types.is_none());
         let mode = &self.report.mode;
         match () {
+            () if self.report.is_nameless_kill() => Some(true),
             () if self.report.least_version() >= Some(version) => Some(false),
             () if mode.words.is_some() => (version <= (4, 6)).then_some(false),
             () if is_untyped => (version >= (3, 8)).then_some(true),
@@ -192,7 +198,10 @@ impl<'a> Zones<'a> {
         // Kernels before 3.7 print none; whose whole row has none and whose blocks have no types is one of them.
         let is_before = match report.version() {
             Some(version) => version < (3, 7),
-            None => !zone.is_damaged && self.is_before((3, 8)) == Some(true),
+            None => {
+                let is_whole = !zone.is_damaged || self.report.is_nameless_kill();
+                is_whole && self.is_before((3, 8)) == Some(true)
+            }
         };
         match self.pages(zone.free_cma) {
             said if said.is_exact() => said,
