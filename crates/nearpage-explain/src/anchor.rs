@@ -40,7 +40,9 @@ const BEGINS: [&str; 35] = [
 ];
 
 /// Counters of the machine, of which lines begin with some.
-const COUNTERS: [&str; 7] = [
+const COUNTERS: [&str; 9] = [
+    "Active:",
+    "Active_anon:",
     "active_anon:",
     "active_file:",
     "unevictable:",
@@ -71,7 +73,7 @@ pub(crate) fn begins(message: &str) -> bool {
         || message.starts_with("node ") && message.contains(": slabs: ")
         || message.starts_with("free:")
             && !has_unit(&message["free:".len()..])
-            && (message.contains("free_pcp:") || message.contains("slab_reclaimable:"))
+            && ["free_pcp:", "slab_reclaimable:", " slab:"].iter().any(|key| message.contains(key))
 }
 
 /// Whether a message has counters of the machine.

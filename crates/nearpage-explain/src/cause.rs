@@ -55,6 +55,8 @@ pub enum CauseKind {
     Shmem,
     /// Slab that cannot be reclaimed.
     Slab,
+    /// Slab that can be reclaimed, and was not.
+    ReclaimableSlab,
     /// Page tables.
     PageTables,
     /// Stacks of threads in the kernel.
@@ -103,6 +105,7 @@ impl CauseKind {
             CauseKind::Anonymous => "anonymous",
             CauseKind::Shmem => "shmem",
             CauseKind::Slab => "slab",
+            CauseKind::ReclaimableSlab => "reclaimable_slab",
             CauseKind::PageTables => "page_tables",
             CauseKind::KernelStack => "kernel_stack",
             CauseKind::Mlocked => "mlocked",

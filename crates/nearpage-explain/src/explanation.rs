@@ -74,7 +74,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         !has_zones
             && !is_memcg
             && report.kind != Kind::Slub
-            && !matches!(verdict.rule, Rule::NoRequest | Rule::EmptyArea),
+            && !matches!(verdict.rule, Rule::NoRequest | Rule::EmptyArea | Rule::NoZone),
         "the log has no zones of this report: it was cut, or its messages were dropped",
     );
     say(

@@ -31,6 +31,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
+        filled.reclaimable_slab(),
         filled.files(),
         filled.huge_pages(),
         filled.page_tables(),
@@ -74,7 +75,9 @@ fn shown_kib(zones: &Zones<'_>, held: &NoProgress) -> Option<u64> {
 /// Memory of the zones shown in which the kernel's own may lie, where others are shown, too.
 fn low_kib(report: &Report) -> Option<u64> {
     let is_low = |zone: &&ZoneRow| !matches!(zone.name.as_str(), "HighMem" | "Movable" | "Device");
-    let low = report.zones.iter().filter(is_low).map(|zone| zone.managed);
+    // Old kernels do not print what is managed.
+    let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
+    let low = report.zones.iter().filter(is_low).map(size);
     low.fold(Figure::exact(0), Figure::plus).known().filter(|low| *low > 0)
 }
 
@@ -187,8 +190,23 @@ impl Filled<'_> {
         self.part(CauseKind::Shmem, shmem, 15, text)
     }
 
+    /// What can be reclaimed, and was not.
+    fn reclaimable_slab(&self) -> Option<Cause> {
+        let slab = self.held.slab_reclaimable.known().filter(|_| self.is_kill)?;
+        let text = format!(
+            "{} of slab that can be reclaimed, and still a kill: reclaim freed too little of it (caches of files and names that are in use)",
+            kib(slab)
+        );
+        self.part_of(self.low, CauseKind::ReclaimableSlab, slab, 20, text)
+    }
+
     fn slab(&self) -> Option<Cause> {
         let report = self.report();
+        if report.slab_unreclaimable_pages.is_none() {
+            return self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
+                format!("{slab} of slab: how much of it can be reclaimed this kernel does not tell")
+            });
+        }
         let cache = report.largest_cache.as_ref().map_or(String::new(), |cache| {
             format!(", {} of it the cache {}", kib(cache.total), cache.name)
         });

@@ -52,6 +52,11 @@ const HEADS: [(&str, Kind); 10] = [
 const NAMELESS: [(&str, Kind); 2] =
     [("oom-killer: gfp_mask=", Kind::Oom), ("page allocation failure: order:", Kind::Failure)];
 
+/// Whether a message is a first line without a process.
+pub(crate) fn is_nameless(message: &str) -> bool {
+    NAMELESS.iter().any(|(form, _)| message.starts_with(form))
+}
+
 /// Whether a text has the words of a first line, whatever else it is.
 pub(crate) fn has_form(text: &str) -> bool {
     HEADS.iter().any(|(form, _)| text.contains(form))

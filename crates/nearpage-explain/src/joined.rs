@@ -33,7 +33,8 @@ impl Message {
         {
             return false;
         }
-        if begins(&next.text) || is_of_markup(&next.text) {
+        let is_head = || head::is_nameless(&next.text) && !completes_a_head(&self.text, &next.text);
+        if begins(&next.text) || is_of_markup(&next.text) || is_head() {
             return false;
         }
         if is_list_of_nodes(&self.text, &next.text) {

@@ -98,6 +98,7 @@ impl Open {
             zones: Vec::new(),
             slab_reclaimable_pages: None,
             slab_unreclaimable_pages: None,
+            slab_pages: None,
             shmem_pages: None,
             page_table_pages: None,
             secondary_table_pages: None,
@@ -368,6 +369,7 @@ impl Open {
         report.slab_reclaimable_pages = report.slab_reclaimable_pages.or(counters.slab_reclaimable);
         report.slab_unreclaimable_pages =
             report.slab_unreclaimable_pages.or(counters.slab_unreclaimable);
+        report.slab_pages = report.slab_pages.or(counters.slab);
         report.shmem_pages = report.shmem_pages.or(counters.shmem);
         report.page_table_pages = report.page_table_pages.or(counters.page_tables);
         report.secondary_table_pages = report.secondary_table_pages.or(counters.secondary_tables);
@@ -535,7 +537,8 @@ impl Open {
     }
 
     fn take_total(&mut self, piece: &Piece) -> bool {
-        if self.part < Part::Zones || !self.reach(Part::Totals) {
+        // Zones that the request could not use are not printed.
+        if self.part < Part::Memory || !self.reach(Part::Totals) {
             return false;
         }
         self.seal_blocks(None);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cause::kib;
 use crate::figure::{Figure, Side};
 use crate::report::{Kind, Reached, Report, ZoneRow};
-use crate::verdict::{NoProgress, Rule, Verdict, large_blocks, no_progress};
+use crate::verdict::{NoProgress, Rule, Verdict, hidden_pages, large_blocks, no_progress};
 use crate::zones::{Excluded, Figures, Zones};
 
 /// A change.
@@ -459,17 +459,13 @@ impl Tried<'_> {
     /// The `min_free_kbytes` in force: what the marks of the zones come to. All zones must be in the report.
     fn min_free_now(&self) -> Option<u64> {
         let report = self.zones.report;
-        let sum =
-            |rows: &mut dyn Iterator<Item = Figure>| rows.fold(Figure::exact(0), Figure::plus);
-        let present =
-            self.zones.pages(sum(&mut report.zones.iter().map(|row| row.present))).known()?;
-        let ram = report.ram_pages?;
-        if present < ram - ram / 64 {
+        let is_whole = report.ram_pages.is_some() && !report.zones.is_empty();
+        if !is_whole || hidden_pages(report) > 0 {
             return None;
         }
         let sharing = report.zones.iter().filter(|row| kind(&row.name) != ZoneKind::Movable);
         let without_boost = |row: &ZoneRow| row.min.minus(Figure::exact(self.boost_kib(row)));
-        sum(&mut sharing.map(without_boost)).known()
+        sharing.map(without_boost).fold(Figure::exact(0), Figure::plus).known()
     }
 
     /// The boost of a zone in KiB: what is printed, or proven.

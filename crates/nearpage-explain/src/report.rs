@@ -397,6 +397,8 @@ pub struct Report {
     pub slab_reclaimable_pages: Option<u64>,
     /// Slab that cannot be reclaimed, in pages.
     pub slab_unreclaimable_pages: Option<u64>,
+    /// Slab of both kinds, in pages, of kernels before 2.6.31, which print no other.
+    pub slab_pages: Option<u64>,
     /// Shared memory and tmpfs of the machine, in pages.
     pub shmem_pages: Option<u64>,
     /// Page tables of the machine, in pages.

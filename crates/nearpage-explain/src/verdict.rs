@@ -409,6 +409,12 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     if report.kind == Kind::Slub || is_open || told_area(report).is_some() {
         return Some((Rule::Unknown, Answer::Open));
     }
+    // A report that has all but zones: kernels print those that the request could use.
+    let is_low = report.mode.gfp.intersects(Gfp::DMA | Gfp::DMA32) && !report.mode.is_cut;
+    let has_rest = report.free_pages.is_some() && report.ram_pages.is_some();
+    if is_low && has_rest && report.zones.is_empty() && report.nodes.is_empty() {
+        return Some((Rule::NoZone, Answer::Open));
+    }
     // The zones of the nodes to which a request is confined are all there.
     let is_confined = matches!(
         report.constraint.as_deref(),
@@ -524,6 +530,10 @@ fn answer_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Answer {
 
 /// The figures of which the worst alone refuses; else all that are open.
 fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'static str> {
+    // No list has a page for it: a CPU's pageset may.
+    if zones.order == Order(0) && !zones.may_take_any(zone, figures.flags) {
+        return vec!["free_pcp"];
+    }
     let mut best = *figures;
     for (_, figure, is_good) in best.named() {
         *figure = Figure::exact(figure.bound(Side::Best, is_good));
@@ -553,6 +563,10 @@ fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'sta
 /// worst of those, too: several rules may refuse at once.
 fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
     let best = rule_on(zones, figures, Side::Best);
+    // For a single page each block is large enough.
+    if best == Rule::NoBlock && zones.order == Order(0) {
+        return Rule::HighatomicReserve;
+    }
     let mut unprinted = *figures;
     // The row ends with the pages of CMA, from 3.7 on.
     if !zone.is_damaged && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
@@ -687,8 +701,11 @@ pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
     let shown = shown.fold(Figure::exact(0), Figure::plus);
     let ram = report.ram_pages.unwrap_or(0);
-    // Some kernels count holes among the pages of the machine, and as reserved.
-    let managed = report.zones.iter().map(|zone| zone.managed.map(|kib| kib / page));
+    // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
+    let managed = report.zones.iter().map(|zone| match zone.managed.known() {
+        Some(managed) => Figure::exact(managed / page),
+        None => zone.present.map(|kib| kib / page),
+    });
     let managed = managed.fold(Figure::exact(0), Figure::plus);
     let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
     let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(ram / 64));

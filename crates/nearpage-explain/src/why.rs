@@ -11,7 +11,7 @@ use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
     Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
 };
-use crate::zones::{Excluded, Figures, Zones};
+use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
@@ -38,11 +38,12 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
         sought.hidden_policy(),
         sought.cma(),
         sought.blocks(),
+        sought.boost().filter(|_| verdict.rule != Rule::Watermark),
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
         sought.unmanaged(),
-        sought.boost(),
+        sought.boost().filter(|_| verdict.rule == Rule::Watermark),
         sought.late(),
     ]
     .into_iter()
@@ -268,10 +269,18 @@ impl Sought<'_> {
         if self.verdict.rule != Rule::NoZone {
             return None;
         }
-        let mut nodes: Vec<u32> = self.report.zones.iter().map(|zone| zone.node).collect();
+        let highest = &self.verdict.highest_zone;
+        let Some(first) = self.report.zones.first() else {
+            let free = self.pages(self.report.free_pages?);
+            let text = format!(
+                "no zone is shown: there is no memory up to the end of {highest}, where the flags want it, and {free} are free above; unless rows were lost"
+            );
+            return Some(Cause::new(CauseKind::NoZone, None, text));
+        };
+        let mut nodes = vec![first.node];
+        nodes.extend(self.report.zones.iter().map(|zone| zone.node));
         nodes.dedup();
         let nodes = nearpage_machine::idlist::format(&nodes);
-        let highest = &self.verdict.highest_zone;
         let movable = match highest.as_str() {
             "Movable" => "",
             _ => "without __GFP_MOVABLE and __GFP_HIGHMEM ",
@@ -293,8 +302,11 @@ impl Sought<'_> {
         // Without CMA there would be enough, or it is most of what is free.
         let at_min = self.verdict.of_row()?.at_min.needed.least();
         let by_pages = !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge);
+        let figures = self.zones.figures(row, Mark::Min);
+        let with_cma = Figures { cma: Figure::exact(0), ..figures };
+        let would_pass = || self.zones.passes(row, &with_cma, Side::Best);
         let decides = cma.least() > 0
-            && (by_pages && free >= at_min.min(judgement.needed.least())
+            && (by_pages && free >= at_min.min(judgement.needed.least()) && would_pass()
                 || cma.least() >= free / 2);
         // What is little decides nothing that is open.
         let decides = decides && (judgement.answer != Answer::Open || cma.least() >= free / 10);
@@ -407,6 +419,17 @@ impl Sought<'_> {
 
     fn highatomic(&self) -> Option<Cause> {
         let row = self.row?;
+        let has_letter = row.blocks.iter().filter_map(|blocks| blocks.types.as_ref());
+        let has_letter = has_letter.into_iter().any(|types| types.contains('H'));
+        if has_letter && !self.zones.may_take_any(row, self.zones.flags) {
+            let text = format!(
+                "all free blocks of {} of node {} that this request could take are reserved for urgent requests of higher order (H): of {} free none is for it",
+                row.name,
+                row.node,
+                self.pages(self.zones.pages(row.free).least())
+            );
+            return Some(Cause::new(CauseKind::Highatomic, row.free.known(), text));
+        }
         if self.verdict.depends_on == ["reserved_highatomic"] {
             let judgement = self.judgement()?;
             let text = format!(
@@ -495,8 +518,10 @@ impl Sought<'_> {
     fn boost(&self) -> Option<Cause> {
         let row = self.row?;
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
-        let decides = || boost >= min / 3 || self.passes_without_boost(row);
-        (self.verdict.rule == Rule::Watermark && boost > 0 && decides()).then(|| {
+        let is_most = self.verdict.rule == Rule::Watermark && boost >= min / 3;
+        let is_refused = self.judgement()?.answer == Answer::Refused;
+        let decides = || is_refused && (is_most || self.passes_without_boost(row));
+        (boost > 0 && decides()).then(|| {
             let (at_most, proof) = match row.boost.is_exact() {
                 true => ("", ""),
                 false => ("at most ", " (its distance to low proves it, this kernel does not print the boost)"),

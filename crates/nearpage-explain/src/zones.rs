@@ -421,13 +421,32 @@ impl<'a> Zones<'a> {
         side: Side,
     ) -> bool {
         let takes = |migratetype: &Migratetype| match migratetype {
-            Migratetype::HighAtomic => flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM),
+            // From 6.12 on a single page that cannot be waited for is one of them, where there is no other.
+            Migratetype::HighAtomic => {
+                flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM)
+                    || order == Order(0)
+                        && flags.contains(AllocFlags::NON_BLOCK)
+                        && self.report.version() >= Some((6, 12))
+            }
             other => other.is_mergeable(),
         };
         (usize::from(order.0)..ORDERS_MOST).any(|order| {
             let mut takes = Migratetype::ALL.into_iter().filter(takes);
             takes.any(|migratetype| self.has_block(zone, order, migratetype, side))
         })
+    }
+
+    /// Whether a single page can be taken: of a block, or of what a CPU's pageset may have.
+    fn has_page(&self, zone: &ZoneRow, flags: AllocFlags, side: Side) -> bool {
+        self.may_take_any(zone, flags) || side == Side::Best && zone.free_pcp.most() > 0
+    }
+
+    /// Whether some free block, of any order, is of a type that the request may take, as far as the report tells.
+    pub(crate) fn may_take_any(&self, zone: &ZoneRow, flags: AllocFlags) -> bool {
+        let is_told = zone.has_all_blocks
+            && zone.blocks.iter().any(|blocks| blocks.count > 0)
+            && zone.blocks.iter().all(|blocks| blocks.types.is_some());
+        !is_told || self.has_any_block(zone, Order(0), flags, Side::Worst)
     }
 
     /// Whether a mark of a zone is more than the zone has, or what it manages is: a count of its pages went wrong.
@@ -445,8 +464,10 @@ impl<'a> Zones<'a> {
 
     pub(crate) fn passes_check(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
         let ignores_marks = check.flags.contains(AllocFlags::NO_WATERMARKS);
-        let has_block =
-            || check.order == Order(0) || self.has_any_block(zone, check.order, check.flags, side);
+        let has_block = || match check.order {
+            Order(0) => self.has_page(zone, check.flags, side),
+            order => self.has_any_block(zone, order, check.flags, side),
+        };
         ignores_marks && zone.free.if_good(side) > 0 && has_block()
             || self.has_pages(check) && has_block() && self.passes_by_order(zone, check, side)
     }

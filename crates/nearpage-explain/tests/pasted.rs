@@ -193,7 +193,8 @@ kernel: Normal free:{free}kB min:38828kB low:48532kB high:58236kB active_anon:0k
 kernel: lowmem_reserve[]: 0 55201 55201
 kernel: HighMem free:4000000kB min:512kB low:88240kB high:175968kB active_anon:400000kB inacti
 kernel: lowmem_reserve[]: 0 0 0
-kernel: HighMem: 1000000*4kB (UM) 0*8kB 0*16kB = 4000000kB
+kernel: HighMem: 0*4kB 0*8kB 250000*16kB (UM) = 4000000kB
+kernel: 1994197 pages RAM
 "
         )
     };
@@ -201,7 +202,7 @@ kernel: HighMem: 1000000*4kB (UM) 0*8kB 0*16kB = 4000000kB
     assert_eq!(found.verdict.rule, Rule::Unknown);
     let found = only(&log(38_600));
     assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Watermark, Answer::Refused));
-    // They are shown, and the flags do not allow them.
+    // It is shown, and the flags do not allow it; how much of it is for CMA is cut, and its free blocks tell none.
     assert!(first(&found).text.contains("in zones that its flags do not allow"), "{found:?}");
 }
 
@@ -482,4 +483,137 @@ fn memory_of_the_kernel_is_a_part_of_low_memory() {
 [7.3] lowmem_reserve[]: 0 0 0
 ";
     assert!(kinds(&only(log)).contains(&CauseKind::Slab));
+}
+
+/// Behind a kill a first line without a process begins the next report.
+#[test]
+fn a_nameless_kill_behind_another() {
+    let one = |mask: &str, name: &str| {
+        format!(
+            "\
+oom-killer: gfp_mask={mask}
+Free pages:        9196kB (1856kB HighMem)
+Active:12382 inactive:280459 dirty:214 writeback:0 unstable:0 free:2299 slab:220221 mapped:12256 pagetables:122
+Normal free:3752kB min:3756kB low:4692kB high:5632kB active:0kB inactive:368kB present:901120kB pages_scanned:6943 all_unreclaimable? yes
+lowmem_reserve[]: 0 0 9212
+HighMem free:1856kB min:512kB low:640kB high:768kB active:49528kB inactive:1120732kB present:1179136kB pages_scanned:0 all_unreclaimable? no
+lowmem_reserve[]: 0 0 0
+Normal: 0*4kB 11*8kB 1*16kB 2*32kB 0*64kB 0*128kB 0*256kB 1*512kB 1*1024kB 1*2048kB 0*4096kB = 3752kB
+HighMem: 204*4kB 36*8kB 9*16kB 3*32kB 0*64kB 0*128kB 0*256kB 1*512kB 0*1024kB 0*2048kB 0*4096kB = 1856kB
+Out of Memory: Killed process 11 ({name}).
+"
+        )
+    };
+    let all = explained(&[one("0xd0", "one"), one("0xd0", "two")].concat());
+    let names: Vec<_> =
+        all.iter().map(|of| of.report.victim.as_ref().unwrap().name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    for found in &all {
+        assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Watermark, Answer::Refused));
+        // 860 of 880 MiB below the high memory.
+        assert_eq!(kinds(found), [CauseKind::Elsewhere, CauseKind::Slab]);
+    }
+}
+
+/// All pages are reserved for others: there are enough, and none for this request.
+#[test]
+fn pages_that_are_all_reserved_for_urgent_requests() {
+    let log = |types: &str, pcp: u64| {
+        format!(
+            "\
+[9.0] a: page allocation failure: order:0, mode:0x480020(GFP_ATOMIC), nodemask=(null)
+[9.0] CPU: 6 PID: 31 Comm: a Not tainted 4.14.113 #1
+[9.0] Mem-Info:
+[9.0] Normal free:10908kB min:6192kB low:44388kB high:47060kB present:3076096kB managed:2673676kB free_pcp:{pcp}kB free_cma:712kB
+[9.0] lowmem_reserve[]: 0 0
+[9.0] Normal: 2549*4kB ({types}) 0*8kB 0*16kB = 10196kB
+"
+        )
+    };
+    let none = only(&log("H", 0));
+    assert_eq!(
+        (none.verdict.rule, none.verdict.answer),
+        (Rule::HighatomicReserve, Answer::Refused)
+    );
+    let pageset = only(&log("H", 40));
+    assert_eq!(pageset.verdict.depends_on, ["free_pcp"]);
+    for found in [none, pageset] {
+        assert!(first(&found).text.contains("all free blocks"), "{:?}", found.causes);
+    }
+    assert_eq!(only(&log("UH", 0)).verdict.rule, Rule::Passes);
+}
+
+/// The marks would be lower: what decides then is not the reserve.
+#[test]
+fn a_boost_is_told_before_a_reserve_that_it_makes_decide() {
+    let log = "\
+[8.0] a: page allocation failure: order:5, mode:0x40dc0(GFP_KERNEL|__GFP_ZERO|__GFP_COMP), nodemask=(null),cpuset=/,mems_allowed=0
+[8.0] CPU: 3 PID: 55 Comm: a Not tainted 6.5.0 #1
+[8.0] Mem-Info:
+[8.0] Node 0 Normal free:149776kB boost:90112kB min:147740kB low:162144kB high:176548kB reserved_highatomic:2048KB present:14098432kB managed:13769880kB free_pcp:0kB free_cma:0kB
+[8.0] lowmem_reserve[]: 0 0 0 0 0
+[8.0] Node 0 Normal: 31136*4kB (UMEH) 0*8kB 0*16kB 0*32kB 0*64kB 197*128kB (UMH) 0*256kB = 149760kB
+";
+    let found = only(log);
+    assert_eq!(found.verdict.rule, Rule::HighatomicReserve);
+    assert_eq!(kinds(&found)[..2], [CauseKind::Boost, CauseKind::Highatomic]);
+}
+
+/// All memory lies above the addresses that the flags want: the report has no zone.
+#[test]
+fn a_report_without_zones_is_whole_where_no_zone_is_low_enough() {
+    let log = |flags: &str| {
+        format!(
+            "\
+[10.9] a: page allocation failure: order:2, mode:{flags}, nodemask=(null),cpuset=/,mems_allowed=0
+[10.9] CPU: 5 UID: 0 PID: 503 Comm: a Not tainted 7.2.0-rc1 #1
+[10.9] Mem-Info:
+[10.9] active_anon:5773 inactive_anon:0 isolated_anon:0
+[10.9]  free:4028911 free_pcp:0 free_cma:0
+[10.9] 30300 total pagecache pages
+[10.9] 4186368 pages RAM
+"
+        )
+    };
+    let found = only(&log("0xcc4(GFP_KERNEL|GFP_DMA32)"));
+    assert_eq!(found.verdict.rule, Rule::NoZone);
+    assert!(first(&found).text.contains("15.3 GiB"), "{:?}", found.causes);
+    // Others would have been shown some.
+    assert_eq!(only(&log("0xcc0(GFP_KERNEL)")).verdict.rule, Rule::Unknown);
+}
+
+/// Old kernels do not print what is managed.
+#[test]
+fn reserved_pages_of_old_kernels() {
+    let log = "\
+a: page allocation failure. order:0, mode:0x20
+Pid: 27, comm: a Not tainted 2.6.30.1 #3
+Mem-Info:
+Active_anon:117688 active_file:169003 inactive_anon:22048
+ inactive_file:1425813 unevictable:0 dirty:337125 writeback:4493 unstable:0
+ free:567 slab:297474 mapped:1475 pagetables:1685 bounce:0
+Normal free:2268kB min:6112kB low:7640kB high:9168kB active_anon:290120kB inactive_anon:49696kB active_file:357556kB inactive_file:3121792kB unevictable:0kB present:8263716kB pages_scanned:0 all_unreclaimable? no
+lowmem_reserve[]: 0 0
+Normal: 567*4kB 0*8kB 0*16kB = 2268kB
+2162672 pages RAM
+116410 pages reserved
+";
+    let found = only(log);
+    assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Watermark, Answer::Refused));
+    assert_eq!(found.report.slab_pages, Some(297_474));
+}
+
+/// Reclaim did not take what it could have.
+#[test]
+fn slab_that_can_be_reclaimed_and_was_not() {
+    let log = "\
+[7.4] a invoked oom-killer: gfp_mask=0x2840d0, order=0, oom_score_adj=0
+[7.4] CPU: 0 PID: 33 Comm: a Not tainted 3.18.0 #1
+[7.4] Mem-Info:
+[7.4]  free:1089 slab_reclaimable:46647 slab_unreclaimable:8914
+[7.4] Normal free:1956kB min:2012kB low:2512kB high:3016kB active_anon:13748kB inactive_anon:752kB active_file:0kB inactive_file:0kB present:311288kB managed:269200kB free_cma:0kB
+[7.4] lowmem_reserve[]: 0 0
+[7.4] Normal: 489*4kB (R) 0*8kB = 1956kB
+";
+    assert!(kinds(&only(log)).contains(&CauseKind::ReclaimableSlab));
 }
