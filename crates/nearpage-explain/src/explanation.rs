@@ -7,6 +7,7 @@ use nearpage::Gfp;
 use crate::beside::Beside;
 use crate::cause::Cause;
 use crate::figure::Figure;
+use crate::held::no_progress;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
@@ -39,9 +40,11 @@ impl Explanation {
     /// Explains a report, with what stood beside it: nodes that it does not show, the node of its CPU, settings.
     pub fn with(report: Report, beside: &Beside) -> Explanation {
         let verdict = Verdict::of(&report);
-        let causes = why::of(&report, &verdict);
-        let remedies = remedy::of(&report, &verdict);
-        let mut unknown = unknown(&report, &verdict);
+        let zones = Zones::new(&report);
+        let held = verdict.no_progress.clone().unwrap_or_else(|| no_progress(&zones));
+        let causes = why::of(&zones, &verdict, &held);
+        let remedies = remedy::of(&zones, &verdict, &held);
+        let mut unknown = unknown(&zones, &verdict);
         if report.cpu.is_some_and(|cpu| beside.node_of(cpu).is_some()) {
             unknown.retain(|text| text != NO_NODE_OF_CPU);
         }
@@ -57,7 +60,8 @@ fn unreadable(figure: &Unreadable) -> String {
     format!("line {line}: {word} is no figure from 0 to 2^64 - 1: it is taken as not known")
 }
 
-fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
+fn unknown(zones: &Zones<'_>, verdict: &Verdict) -> Vec<String> {
+    let report = zones.report;
     let has_zones = !report.zones.is_empty();
     let is_memcg = verdict.rule == Rule::Memcg;
     let mut said: Vec<String> = report.unreadable.iter().map(unreadable).collect();
@@ -145,7 +149,6 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         nodes
     };
     // Either the report names it, or it is the only one that gives nothing.
-    let zones = Zones::new(report);
     let names_node = zones.this_node().is_some();
     let has_walked = !is_memcg && verdict.rule != Rule::NoRequest && verdict::is_asked(report);
     say(nodes.len() > 1 && !names_node && has_walked, NO_NODE_OF_CPU);

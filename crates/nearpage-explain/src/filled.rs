@@ -4,15 +4,16 @@ use nearpage::Gfp;
 
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::Figure;
+use crate::held::NoProgress;
 use crate::report::{Kind, Report, ZoneRow};
-use crate::verdict::{NoProgress, Rule, Verdict, hidden_pages, no_progress};
+use crate::verdict::{Rule, Verdict, hidden_pages};
 use crate::zones::Zones;
 
 /// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.
 const CACHE_LEAST: u64 = 256 << 10;
 
 /// What fills memory, the largest first. Of a refusal without a kill that of which no reclaim would have freed enough.
-pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
@@ -20,8 +21,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
     if !is_kill && !by_pages && verdict.rule != Rule::Passes {
         return Vec::new();
     }
-    let held = no_progress(zones);
-    let Some(shown) = shown_kib(zones, &held) else {
+    let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
     let low = low_kib(report).unwrap_or(shown);
@@ -87,7 +87,7 @@ fn at_least(figure: Figure) -> &'static str {
 
 struct Filled<'a> {
     zones: &'a Zones<'a>,
-    held: NoProgress,
+    held: &'a NoProgress,
     /// Memory of the zones shown, in KiB.
     shown: u64,
     /// That of it in which the kernel's own may lie.
@@ -251,7 +251,7 @@ impl Filled<'_> {
 
     /// Whether nothing has been given to the allocator yet.
     fn is_before_boot(&self) -> bool {
-        let held = &self.held;
+        let held = self.held;
         let used = [held.anon, held.file, held.slab_reclaimable, held.slab_unreclaimable];
         let free = self.report().zones.iter().map(|zone| zone.free);
         used.into_iter().chain(free).all(|figure| figure == Figure::exact(0))

@@ -170,7 +170,8 @@ fn is_whole(text: &str) -> Option<bool> {
         return Some(text.ends_with("sacrifice child"));
     }
     if text.contains("illed process") {
-        return Some(text.contains("oom_score_adj:") || last().ends_with("kB"));
+        let is_old = text.ends_with(").");
+        return Some(is_old || text.contains("oom_score_adj:") || last().ends_with("kB"));
     }
     if text.starts_with("CPU: ") || text.starts_with("Pid: ") {
         return Some(text.contains(" #"));

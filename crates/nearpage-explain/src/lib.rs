@@ -21,7 +21,7 @@
 //!
 //! ```text
 //! transport --> prefix, anchor --> joined --> piece (head, rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> why (filled, cause), remedy, beside --> explanation --> words
+//! report --> zones --> verdict (judge, held) --> why (filled, cause), remedy (marks), beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -38,7 +38,10 @@ mod explanation;
 mod figure;
 mod filled;
 mod head;
+mod held;
 mod joined;
+mod judge;
+mod marks;
 mod mode;
 mod open;
 mod piece;
@@ -57,12 +60,13 @@ pub use beside::{Beside, BesideNode, BesideZone};
 pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;
+pub use held::NoProgress;
 pub use reader::{ReadError, Reader, UNREAD_MOST, Unread};
 pub use remedy::{Change, Effect, Remedy};
 pub use report::{
     FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,
     UNREADABLE_MOST, Unreadable, Victim, ZoneRow,
 };
-pub use verdict::{Answer, Confinement, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
+pub use verdict::{Answer, Confinement, Judgement, Rule, Verdict, ZoneVerdict};
 pub use words::Paragraph;
 pub use zones::{Excluded, Mark};

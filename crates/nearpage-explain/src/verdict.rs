@@ -1,12 +1,14 @@
 //! Which rule refused a request: the core's watermark check on each zone of the report.
 
-use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
+use nearpage::rules::watermarks::AllocFlags;
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
 use crate::figure::{Figure, Side};
+use crate::held::{NoProgress, no_progress};
+use crate::judge::of_zone;
 use crate::report::{Kind, NodeRow, Reached, Report, ZoneRow};
-use crate::zones::{Excluded, Figures, MACHINE_KIB_MOST, Mark, Zones};
+use crate::zones::{Excluded, MACHINE_KIB_MOST, Mark, Zones};
 
 /// A rule of the page allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -147,7 +149,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn of(zone: &ZoneRow) -> Parts {
+    pub(crate) fn of(zone: &ZoneRow) -> Parts {
         let (min, boost) = (zone.min.known(), zone.boost.known().unwrap_or(0));
         let step = min.zip(zone.low.known()).map(|(min, low)| low.saturating_sub(min));
         let min = min.filter(|_| zone.name != "HighMem").map(|min| min.saturating_sub(boost));
@@ -184,29 +186,6 @@ pub struct Confinement {
     pub elsewhere: Option<(u32, String)>,
     /// Pages in nodes and zones that the kernel left out of the report since the request could not use them.
     pub hidden_pages: u64,
-}
-
-/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct NoProgress {
-    /// Memory of files, which can be freed, in zones that the request may use.
-    pub file: Figure,
-    /// Slab that can be freed.
-    pub slab_reclaimable: Figure,
-    /// Anonymous memory in zones that the request may use; it can leave as far as there is swap.
-    pub anon: Figure,
-    /// Free swap.
-    pub swap_free: Option<u64>,
-    /// Slab that cannot be freed.
-    pub slab_unreclaimable: Figure,
-    /// What reclaim may not touch: locked, or of a kind that has no way out.
-    pub unevictable: Figure,
-    /// Page tables.
-    pub page_tables: Figure,
-    /// Stacks of threads in the kernel.
-    pub kernel_stack: Figure,
-    /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
-    pub unexplained: Option<u64>,
 }
 
 /// Why a request was refused.
@@ -314,7 +293,9 @@ impl Verdict {
             mark: if named.is_some() { mark } else { Mark::Min },
             depends_on: match judgement {
                 Some(judgement) => judgement.depends_on.clone(),
-                None if rule == Rule::Unknown => lost.into_iter().collect(),
+                None if rule == Rule::Unknown => {
+                    lost.or(lacks_order(report).then_some("order")).into_iter().collect()
+                }
                 None => Vec::new(),
             },
             node: named.map(|zone| zone.node),
@@ -326,6 +307,11 @@ impl Verdict {
             zones: judged,
         }
     }
+}
+
+/// Whether the first line has lost its order, or its kernel prints none.
+fn lacks_order(report: &Report) -> bool {
+    report.order.is_none() && report.kind != Kind::Slub && !report.lacks_head && !report.is_sysrq
 }
 
 /// What a report lost without which no zone can be said to decide: a part of the flags, or rows of zones.
@@ -464,137 +450,6 @@ pub(crate) fn is_asked(report: &Report) -> bool {
         && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
 }
 
-fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
-    let figures = zones.figures(zone, Mark::Min);
-    let check = zones.check(&figures, Side::Worst);
-    let gives = |order: u8| {
-        zones.passes_check(zone, &WatermarkCheck { order: Order(order), ..check }, Side::Worst)
-    };
-    // Of a sysrq and of a fault that asks anew there was no last try.
-    let report = zones.report;
-    let has_last_try = report.kind == Kind::Oom && report.order.is_some() && zones.gfp != Gfp::NONE;
-    ZoneVerdict {
-        node: zone.node,
-        zone: zone.name.clone(),
-        excluded: zones.excluded(zone),
-        at_min: judge(zones, zone, &figures),
-        at_high: has_last_try.then(|| judge(zones, zone, &zones.figures(zone, Mark::High))),
-        reserve: figures.reserve,
-        cma: figures.cma,
-        managed: zones.managed(zone),
-        gives_order: (0..zone.blocks.len().max(1) as u8).rev().find(|&order| gives(order)),
-        is_damaged: zone.is_damaged,
-        parts: Parts::of(zone),
-    }
-}
-
-fn judge(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Judgement {
-    let answer = answer_of(zones, zone, figures);
-    let free = |side| figures.usable().if_good(side);
-    let needed = |side| zones.needed(figures, side);
-    let exact = |side| (Figure::exact(free(side)), Figure::exact(needed(side)));
-    let is_told = figures.usable().most() < u64::MAX;
-    let (free, needed) = match answer {
-        Answer::Refused if is_told => exact(Side::Best),
-        Answer::Refused => (figures.usable(), Figure::exact(needed(Side::Best))),
-        Answer::Passes => exact(Side::Worst),
-        Answer::Open => {
-            (figures.usable(), Figure::between(needed(Side::Best), needed(Side::Worst)))
-        }
-    };
-    Judgement {
-        rule: match answer {
-            Answer::Refused => rule_of(zones, zone, figures),
-            Answer::Passes => Rule::Passes,
-            Answer::Open => Rule::Unknown,
-        },
-        answer,
-        depends_on: match answer {
-            Answer::Open => depends_on(zones, zone, figures),
-            _ => Vec::new(),
-        },
-        free,
-        needed,
-        mark: figures.mark,
-    }
-}
-
-fn answer_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Answer {
-    let passes = |side| zones.passes(zone, figures, side);
-    match (passes(Side::Best), passes(Side::Worst)) {
-        (_, true) => Answer::Passes,
-        (true, false) => Answer::Open,
-        (false, false) => Answer::Refused,
-    }
-}
-
-/// The figures of which the worst alone refuses; else all that are open.
-fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'static str> {
-    // No list has a page for it: a CPU's pageset may.
-    if zones.order == Order(0) && !zones.may_take_any(zone, figures.flags) {
-        return vec!["free_pcp"];
-    }
-    let mut best = *figures;
-    for (_, figure, is_good) in best.named() {
-        *figure = Figure::exact(figure.bound(Side::Best, is_good));
-    }
-    let (mut open, mut alone) = (Vec::new(), Vec::new());
-    let mut of = *figures;
-    for (at, (name, figure, is_good)) in of.named().into_iter().enumerate() {
-        if figure.is_exact() {
-            continue;
-        }
-        open.push(name);
-        let mut changed = best;
-        *changed.named()[at].1 = Figure::exact(figure.bound(Side::Worst, is_good));
-        if !zones.passes(zone, &changed, Side::Best) {
-            alone.push(name);
-        }
-    }
-    // All figures at their best, and the blocks at their worst.
-    if !zone.has_all_blocks && !zones.passes(zone, &best, Side::Worst) {
-        open.push("blocks");
-        alone.push("blocks");
-    }
-    if alone.is_empty() { open } else { alone }
-}
-
-/// The rule that refuses with the best of the possible figures. Where a row lost some, it is known only if it refuses with the
-/// worst of those, too: several rules may refuse at once.
-fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
-    let best = rule_on(zones, figures, Side::Best);
-    // For a single page each block is large enough.
-    if best == Rule::NoBlock && zones.order == Order(0) {
-        return Rule::HighatomicReserve;
-    }
-    let mut unprinted = *figures;
-    // The row ends with the pages of CMA, from 3.7 on.
-    if !zone.is_damaged && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
-        unprinted.urgent = Figure::exact(figures.urgent.least());
-        unprinted.boost = Figure::exact(figures.boost.most());
-    }
-    let worst = rule_on(zones, &unprinted, Side::Worst);
-    if best == worst { best } else { Rule::Unknown }
-}
-
-fn rule_on(zones: &Zones<'_>, figures: &Figures, side: Side) -> Rule {
-    let has_pages = |changed: &Figures| zones.has_pages(&zones.check(changed, side));
-    let none = Figure::exact(0);
-    let without_reserve = Figures { reserve: none, ..*figures };
-    let order = usize::from(figures.order.0);
-    if order > 0 && zones.lists().is_some_and(|lists| order >= lists) {
-        Rule::OrderTooLarge
-    } else if has_pages(figures) {
-        Rule::NoBlock
-    } else if has_pages(&without_reserve) {
-        Rule::LowmemReserve
-    } else if has_pages(&Figures { urgent: none, ..*figures }) {
-        Rule::HighatomicReserve
-    } else {
-        Rule::Watermark
-    }
-}
-
 /// The zone that decides, and the mark that it decides by. Small ones, such as the 16 MiB below the addresses of old devices,
 /// refuse nearly everything nearly always: what has less than an eighth of the memory that could be asked is passed over.
 fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
@@ -711,60 +566,6 @@ pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(ram / 64));
     let hidden = ram.saturating_sub(shown.most());
     if hidden > ram / 64 && !is_all && !report.zones.is_empty() { hidden } else { 0 }
-}
-
-/// Where memory is, on the numbers of a report.
-pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
-    let report = zones.report;
-    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
-        report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
-    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
-        report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
-    let kib = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
-    // What lies in zones that the request may not use is of no use to it.
-    let of_asked = |all: Figure, of: &dyn Fn(&ZoneRow) -> Figure| {
-        let (asked, others): (Vec<&ZoneRow>, Vec<&ZoneRow>) =
-            report.zones.iter().partition(|zone| zones.excluded(zone).is_none());
-        let sum =
-            |rows: Vec<&ZoneRow>| rows.into_iter().map(of).fold(Figure::exact(0), Figure::plus);
-        if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
-    };
-    let (anon, file, unevictable) = (
-        of_nodes(&|node| node.anon),
-        of_nodes(&|node| node.file),
-        of_nodes(&|node| node.unevictable),
-    );
-    let slab_reclaimable = kib(report.slab_reclaimable_pages);
-    let slab_unreclaimable = kib(report.slab_unreclaimable_pages);
-    let page_tables = kib(report.page_table_pages);
-    let kernel_stack = of_nodes(&|node| node.kernel_stack);
-    let managed = of_zones(&|zone| match report.version() {
-        Some(version) if version < (3, 9) => zone.present,
-        _ => zone.managed,
-    });
-    let pool = report.hugetlb.map_or(0, |(_, all)| all);
-    // These are little where they are not told of.
-    let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
-    let explained =
-        [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
-            .into_iter()
-            .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
-            .chain([little(kib(report.secondary_table_pages))])
-            .fold(Figure::exact(0), Figure::plus);
-    let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
-    NoProgress {
-        file: of_asked(file, &|zone| zone.file),
-        slab_reclaimable,
-        anon: of_asked(anon, &|zone| zone.anon),
-        swap_free: report.swap_free,
-        slab_unreclaimable,
-        unevictable,
-        page_tables,
-        kernel_stack,
-        unexplained: managed.minus(explained).known().filter(|_| !is_wrong),
-    }
 }
 
 /// The mark and what may be taken below it.

@@ -6,6 +6,7 @@ use nearpage_machine::size;
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::{Figure, Side};
 use crate::filled;
+use crate::held::NoProgress;
 use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
@@ -14,7 +15,8 @@ use crate::verdict::{
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
-pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
+pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
+    let report = zones.report;
     if report.kind == Kind::Slub {
         return of_slub(report).into_iter().collect();
     }
@@ -25,9 +27,8 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     if is_vmalloc_of_addresses(report) || is_of_area {
         return vec![of_addresses(report, verdict)];
     }
-    let zones = Zones::new(report);
     if verdict.rule == Rule::NoRequest {
-        return of_no_request(&zones, verdict);
+        return of_no_request(zones, verdict);
     }
     let row = verdict.row(report);
     let sought = Sought { report, verdict, zones, row };
@@ -49,7 +50,7 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     .into_iter()
     .flatten()
     .collect();
-    causes.extend(filled::of(&sought.zones, verdict));
+    causes.extend(filled::of(zones, verdict, held));
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }
@@ -217,7 +218,7 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
 struct Sought<'a> {
     report: &'a Report,
     verdict: &'a Verdict,
-    zones: Zones<'a>,
+    zones: &'a Zones<'a>,
     row: Option<&'a ZoneRow>,
 }
 
@@ -394,7 +395,7 @@ impl Sought<'_> {
                 kib(self.zones.kib(1 << order))
             )
         });
-        let (may, locked) = large_blocks(&self.zones, row);
+        let (may, locked) = large_blocks(self.zones, row);
         let locked = match locked {
             0 => String::new(),
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
