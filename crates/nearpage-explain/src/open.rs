@@ -11,7 +11,8 @@ use crate::head::Header;
 use crate::mode;
 use crate::piece::{self, Constraint, Counters, Limited, Piece};
 use crate::report::{
-    Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
+    Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow,
+    version,
 };
 use crate::rows;
 
@@ -190,7 +191,10 @@ impl Open {
         }
         let release = self.report.kernel.as_deref().and_then(version);
         let release = release.max(self.report.least_version());
-        self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        // Flags that cannot be read are as unknown as those that were cut.
+        let is_cut = !self.mode.is_empty();
+        let mode = mode::parse(&self.mode, release);
+        self.report.mode = mode.unwrap_or(Mode { is_cut, ..Mode::default() });
         if self.report.is_nameless_kill() {
             // The bit was that of another flag.
             self.report.mode.gfp = self.report.mode.gfp - Gfp::THISNODE;

@@ -168,22 +168,31 @@ pub(crate) fn by_clocks(text: &str) -> Vec<&str> {
 
 /// Numbers that a pager, `nl` or `grep -n` puts in front of each line, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Numbers(Option<u64>);
+pub(crate) struct Numbers {
+    /// The last, and what stood behind it.
+    last: Option<(u64, char)>,
+}
 
 impl Numbers {
-    /// What stands behind a number that is the next after the last, or the same.
+    /// What stands behind a number that is the next after the last, or the same, or the first of all.
     pub(crate) fn strip<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let message = text.trim_start();
         let digits = message.bytes().take_while(u8::is_ascii_digit).count();
         let number: u64 = message[..digits].parse().ok()?;
         let rest = &message[digits..];
-        let is_padded = text.starts_with("  ") && rest.starts_with(' ');
-        if !is_padded && !rest.starts_with([':', '\t', ')', '|']) && !rest.starts_with("  ") {
+        let mark = rest.chars().next()?;
+        let is_padded = mark == ' ' && (text.starts_with("  ") || rest.starts_with("  "));
+        if !is_padded && !matches!(mark, ':' | '\t' | ')' | '|') {
             return None;
         }
-        let last = self.0.replace(number);
-        let is_next = last.is_some_and(|last| number == last || number == last.saturating_add(1));
-        is_next.then(|| rest.trim_start_matches([':', '\t', ')', '|']))
+        let last = self.last.replace((number, mark));
+        let is_next = last.is_some_and(|(last, behind)| {
+            behind == mark && (number == last || number == last.saturating_add(1))
+        });
+        // What follows may begin with such a mark itself.
+        let rest = &rest[mark.len_utf8()..];
+        // The first has none before it: a quote or a clock behind it is enough.
+        (is_next || rest.trim_start().starts_with(['>', '['])).then_some(rest)
     }
 }
 

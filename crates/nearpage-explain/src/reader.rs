@@ -126,7 +126,8 @@ pub struct Reader<R> {
     /// What vmalloc lacked, if the line before says it.
     area: Option<String>,
     transport: Transport,
-    numbers: Numbers,
+    /// Of lines as they came, and of those that were within something else.
+    numbers: [Numbers; 2],
     /// The prefix that nobody knows, as lines before had it.
     shape: Option<Shape>,
     /// The message that may go on in the next line.
@@ -171,7 +172,7 @@ impl<R: BufRead> Reader<R> {
             broken_node: None,
             area: None,
             transport: Transport::default(),
-            numbers: Numbers::default(),
+            numbers: Default::default(),
             shape: None,
             pending: None,
             longest: 0,
@@ -345,13 +346,14 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         text.clone_into(&mut self.raw);
+        let text = self.numbers[0].strip(text).unwrap_or(text);
         let mut lines = Vec::new();
         self.transport.undo(&uncoloured(text), |line| lines.push(line.to_owned()));
         // What quotes a line that was made of several quotes all of them.
         let quotes = |text: &str| Line::parse(text).quotes;
         let quotes = lines.first().map_or(0, |line| quotes(line).min(quotes(text)));
         for line in &lines {
-            let line = self.numbers.strip(line).unwrap_or(line);
+            let line = self.numbers[1].strip(line).unwrap_or(line);
             by_clocks(line).into_iter().for_each(|line| self.take_written(line, number, quotes));
         }
     }

@@ -31,6 +31,8 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return of_no_request(zones, verdict);
     }
     let row = verdict.row(report);
+    // What raised the mark tells more than the reserve that it made decide.
+    let is_of_urgent = verdict.rule == Rule::HighatomicReserve;
     let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
         sought.confined(),
@@ -39,12 +41,12 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         sought.hidden_policy(),
         sought.cma(),
         sought.blocks(),
-        sought.boost().filter(|_| verdict.rule != Rule::Watermark),
+        sought.boost().filter(|_| is_of_urgent),
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
         sought.unmanaged(),
-        sought.boost().filter(|_| verdict.rule == Rule::Watermark),
+        sought.boost().filter(|_| !is_of_urgent),
         sought.late(),
     ]
     .into_iter()
@@ -422,7 +424,9 @@ impl Sought<'_> {
         let row = self.row?;
         let has_letter = row.blocks.iter().filter_map(|blocks| blocks.types.as_ref());
         let has_letter = has_letter.into_iter().any(|types| types.contains('H'));
-        if has_letter && !self.zones.may_take_any(row, self.zones.flags) {
+        let has_pages =
+            self.verdict.rule == Rule::HighatomicReserve || self.verdict.depends_on == ["free_pcp"];
+        if has_letter && has_pages && !self.zones.may_take_any(row, self.zones.flags) {
             let text = format!(
                 "all free blocks of {} of node {} that this request could take are reserved for urgent requests of higher order (H): of {} free none is for it",
                 row.name,
@@ -519,9 +523,15 @@ impl Sought<'_> {
     fn boost(&self) -> Option<Cause> {
         let row = self.row?;
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
-        let is_most = self.verdict.rule == Rule::Watermark && boost >= min / 3;
-        let is_refused = self.judgement()?.answer == Answer::Refused;
-        let decides = || is_refused && (is_most || self.passes_without_boost(row));
+        let is_most = boost >= min / 3;
+        let decides = || match self.verdict.rule {
+            Rule::Watermark => is_most || self.passes_without_boost(row),
+            Rule::HighatomicReserve => {
+                let urgent = self.zones.figures(row, self.verdict.mark).urgent;
+                boost > self.zones.kib(urgent.least()) && self.passes_without_boost(row)
+            }
+            _ => false,
+        };
         (boost > 0 && decides()).then(|| {
             let (at_most, proof) = match row.boost.is_exact() {
                 true => ("", ""),

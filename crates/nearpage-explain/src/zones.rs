@@ -465,7 +465,11 @@ impl<'a> Zones<'a> {
     pub(crate) fn passes_check(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
         let ignores_marks = check.flags.contains(AllocFlags::NO_WATERMARKS);
         let has_block = || match check.order {
-            Order(0) => self.has_page(zone, check.flags, side),
+            Order(0) => {
+                // More than the report has are of any type.
+                let is_more = check.free.0 > self.pages(zone.free).most();
+                is_more || self.has_page(zone, check.flags, side)
+            }
             order => self.has_any_block(zone, order, check.flags, side),
         };
         ignores_marks && zone.free.if_good(side) > 0 && has_block()
