@@ -104,6 +104,8 @@ fn begins_at(rest: &str, begin: Option<&str>) -> bool {
                     || rest.starts_with("active_anon:")
                     || rest.starts_with("hugepages_total="))
         }
+        // Programs have such words, too.
+        "Active:" | "Active_anon:" => digit(after),
         // Nodes and zones have counters of the same names, in kB.
         _ if COUNTERS.contains(&begin) => !has_unit(after),
         _ => true,

@@ -198,8 +198,12 @@ impl Numbers {
 
 /// `[193038.106478] `, the kernel's own clock.
 fn begins_with_clock(text: &str) -> bool {
-    let inside = text.strip_prefix('[').and_then(|rest| rest.split_once("] "));
-    let parts = inside.and_then(|(inside, _)| inside.trim_start().split_once('.'));
+    // No clock is longer: a line of nothing but brackets is looked at once.
+    const BYTES_MOST: usize = 24;
+    let end = text.bytes().take(BYTES_MOST).position(|byte| byte == b']');
+    let inside = end.filter(|end| text[end + 1..].starts_with(' ')).map(|end| &text[..end]);
+    let inside = inside.and_then(|inside| inside.strip_prefix('['));
+    let parts = inside.and_then(|inside| inside.trim_start().split_once('.'));
     parts.is_some_and(|(seconds, rest)| is_digits(seconds) && is_digits(rest) && rest.len() == 6)
 }
 
@@ -345,6 +349,23 @@ mod tests {
         ] {
             assert_eq!(Line::parse(text).message, text);
         }
+    }
+
+    #[test]
+    fn clocks_begin_messages_and_numbers_stand_in_front() {
+        let parts = |text: &'static str| by_clocks(text);
+        assert_eq!(parts("[1.000001] a[1.000002] b"), ["[1.000001] a", "[1.000002] b"]);
+        // Two clocks in front of one message, brackets of other kinds, a clock that only is mentioned.
+        for one in ["[1.000001] [2.000001] a", "[1.000001] a [444] b [1.5] c", "a [1.000001] b"] {
+            assert_eq!(parts(one), [one]);
+        }
+        let many = "[1.000001] ".to_owned() + &"[".repeat(60_000);
+        assert_eq!(by_clocks(&many).len(), 1);
+        let mut numbers = Numbers::default();
+        let stripped = ["8:a", "9:b", "  9\tc", "10:d", "12:e", "13:> f", "4kB", "7:[1.0] g"];
+        let stripped = stripped.map(|text| numbers.strip(text));
+        let expected = [None, Some("b"), None, None, None, Some("> f"), None, Some("[1.0] g")];
+        assert_eq!(stripped, expected);
     }
 
     #[test]
