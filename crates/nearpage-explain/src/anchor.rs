@@ -53,7 +53,7 @@ const COUNTERS: [&str; 9] = [
 ];
 
 /// Ends of messages that begin with a number.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 9] = [
     " pages RAM",
     " pages HighMem/MovableOnly",
     " pages reserved",
@@ -62,6 +62,7 @@ const ENDS: [&str; 8] = [
     " total pagecache pages",
     " pages in swap cache",
     " pages of RAM",
+    " reserved pages",
 ];
 
 /// Whether a message begins as one of a report does.

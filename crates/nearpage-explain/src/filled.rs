@@ -127,9 +127,8 @@ impl Filled<'_> {
         text: impl FnOnce(String) -> String,
     ) -> Option<Cause> {
         let part = self.zones.kib(pages?);
-        let ram = self.report().ram_pages.map_or(0, |pages| self.zones.kib(pages));
-        let hidden = ram.saturating_sub(self.shown);
-        let all = self.low.saturating_add(if hidden > ram / 64 { hidden } else { 0 });
+        // What lies on nodes that are not shown may be the kernel's, too.
+        let all = self.low.saturating_add(self.zones.kib(hidden_pages(self.report())));
         self.part_of(all, kind, part, 10, text(kib(part)))
     }
 

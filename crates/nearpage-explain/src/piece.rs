@@ -219,13 +219,15 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(rest) = message.strip_prefix("Total swap = ") {
         return Some(Piece::SwapTotal(kib(rest)?));
     }
-    if let Some(pages) = message.strip_suffix(" pages RAM") {
+    // Older kernels have other words.
+    let ends = |words: [&str; 2]| words.iter().find_map(|words| message.strip_suffix(*words));
+    if let Some(pages) = ends([" pages RAM", " pages of RAM"]) {
         return Some(Piece::Ram(pages.parse().ok()?));
     }
     if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
         return Some(Piece::HighMem(pages.parse().ok()?));
     }
-    if let Some(pages) = message.strip_suffix(" pages reserved") {
+    if let Some(pages) = ends([" pages reserved", " reserved pages"]) {
         return Some(Piece::Reserved(pages.parse().ok()?));
     }
     if message.starts_with("Swap cache stats: ") {
@@ -308,6 +310,8 @@ fn of_kill(message: &str) -> Option<Piece> {
     }
     let of_group = match message {
         _ if message.starts_with("Memory cgroup out of memory") => Some(true),
+        // A container of OpenVZ.
+        _ if message.starts_with("Out of memory in UB ") => Some(true),
         _ if message.starts_with("Out of memory") => Some(false),
         _ => None,
     };

@@ -384,6 +384,9 @@ HighMem free:0kB min:256kB low:320kB high:384kB active:0kB inactive:0kB present:
 protections[]: 0 0 0
 DMA: 880*4kB 0*8kB 0*16kB = 3520kB
 HighMem: empty
+Free swap:            0kB
+32000 pages of RAM
+600 reserved pages
 Out of Memory: Killed process 15 (browser).
 Out of Memory: Killed process 16 (browser).
 Out of Memory: Killed process 17 (browser).
@@ -392,6 +395,7 @@ Out of Memory: Killed process 17 (browser).
     };
     let found = only(&log("0x1d2", ""));
     assert_eq!((found.report.also_ended, found.verdict.rule), (2, Rule::Unknown));
+    assert_eq!((found.report.ram_pages, found.report.reserved_pages), (Some(32_000), Some(600)));
     // The bit is not yet `__GFP_THISNODE`.
     let found = only(&log("0x400d2", ", order=0"));
     let verdict = &found.verdict;
@@ -485,6 +489,9 @@ fn memory_of_the_kernel_is_a_part_of_low_memory() {
 [7.3] lowmem_reserve[]: 0 256 256
 [7.3] HighMem free:261356kB boost:0kB min:256kB low:1460kB high:2664kB reserved_highatomic:0KB active_anon:0kB inactive_anon:0kB active_file:0kB inactive_file:0kB present:462144kB managed:462144kB free_pcp:0kB free_cma:0kB
 [7.3] lowmem_reserve[]: 0 0 0
+[7.3] 262144 pages RAM
+[7.3] 131536 pages HighMem/MovableOnly
+[7.3] 134829 pages reserved
 ";
     assert!(kinds(&only(log)).contains(&CauseKind::Slab));
 }
@@ -620,4 +627,12 @@ fn slab_that_can_be_reclaimed_and_was_not() {
 [7.4] Normal: 489*4kB (R) 0*8kB = 1956kB
 ";
     assert!(kinds(&only(log)).contains(&CauseKind::ReclaimableSlab));
+}
+
+/// OpenVZ names the container and prints no zones.
+#[test]
+fn a_container_of_openvz_is_a_group() {
+    let log = "Nov 24 12:17:04 box kernel: [758955.653313] Out of memory in UB 1234: OOM killed process 21738 (cgi) score 0 vm:281988kB, rss:17004kB, swap:0kB\n";
+    let found = only(log);
+    assert_eq!((found.verdict.rule, found.report.victim.unwrap().pid), (Rule::Memcg, 21_738));
 }
