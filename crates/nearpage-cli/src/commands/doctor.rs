@@ -10,7 +10,7 @@ use nearpage_doctor::{Facts, Report};
 use nearpage_machine::open_tree;
 
 use super::input::{self, STANDARD_INPUT};
-use super::{CommandError, environment, print, print_json};
+use super::{CommandError, environment, print, print_json, vmcore};
 
 /// List settings of a machine that slow allocation down, and how to fix them.
 ///
@@ -23,6 +23,10 @@ pub struct DoctorArgs {
     /// standard input
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
+
+    /// Read an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with = "sysroot")]
+    vmcore: Option<PathBuf>,
 
     /// Which capture of a recording; the default is restored where there is one, else boot, or before
     #[arg(long, value_name = "NAME", requires = "sysroot")]
@@ -90,6 +94,10 @@ pub fn run(arguments: &DoctorArgs) -> Result<(), CommandError> {
 
 /// The report, and the files that it leaves out because they cannot be understood.
 fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError> {
+    if let Some(path) = &arguments.vmcore {
+        let facts = Facts::read(&vmcore::tree(path)?);
+        return Ok((Report::new(path.to_string_lossy(), &facts), facts.unreadable));
+    }
     let Some(path) = &arguments.sysroot else {
         let environment =
             environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;
