@@ -40,7 +40,9 @@ const BEGINS: [&str; 35] = [
 ];
 
 /// Counters of the machine, of which lines begin with some.
-const COUNTERS: [&str; 7] = [
+const COUNTERS: [&str; 9] = [
+    "Active:",
+    "Active_anon:",
     "active_anon:",
     "active_file:",
     "unevictable:",
@@ -51,7 +53,7 @@ const COUNTERS: [&str; 7] = [
 ];
 
 /// Ends of messages that begin with a number.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 9] = [
     " pages RAM",
     " pages HighMem/MovableOnly",
     " pages reserved",
@@ -60,6 +62,7 @@ const ENDS: [&str; 8] = [
     " total pagecache pages",
     " pages in swap cache",
     " pages of RAM",
+    " reserved pages",
 ];
 
 /// Whether a message begins as one of a report does.
@@ -71,7 +74,7 @@ pub(crate) fn begins(message: &str) -> bool {
         || message.starts_with("node ") && message.contains(": slabs: ")
         || message.starts_with("free:")
             && !has_unit(&message["free:".len()..])
-            && (message.contains("free_pcp:") || message.contains("slab_reclaimable:"))
+            && ["free_pcp:", "slab_reclaimable:", " slab:"].iter().any(|key| message.contains(key))
 }
 
 /// Whether a message has counters of the machine.
@@ -102,6 +105,8 @@ fn begins_at(rest: &str, begin: Option<&str>) -> bool {
                     || rest.starts_with("active_anon:")
                     || rest.starts_with("hugepages_total="))
         }
+        // Programs have such words, too.
+        "Active:" | "Active_anon:" => digit(after),
         // Nodes and zones have counters of the same names, in kB.
         _ if COUNTERS.contains(&begin) => !has_unit(after),
         _ => true,

@@ -39,6 +39,8 @@ pub enum CauseKind {
     LowmemReserve,
     /// Pages are free, and no block is large enough.
     Fragmentation,
+    /// Most of the memory of the zones was never given to the allocator.
+    Unmanaged,
     /// A boost has raised the marks.
     Boost,
     /// Swap is being switched off.
@@ -53,6 +55,8 @@ pub enum CauseKind {
     Shmem,
     /// Slab that cannot be reclaimed.
     Slab,
+    /// Slab that can be reclaimed, and was not.
+    ReclaimableSlab,
     /// Page tables.
     PageTables,
     /// Stacks of threads in the kernel.
@@ -93,6 +97,7 @@ impl CauseKind {
             CauseKind::Highatomic => "highatomic",
             CauseKind::LowmemReserve => "lowmem_reserve",
             CauseKind::Fragmentation => "fragmentation",
+            CauseKind::Unmanaged => "unmanaged",
             CauseKind::Boost => "boost",
             CauseKind::SwapOff => "swap_off",
             CauseKind::SwapFull => "swap_full",
@@ -100,6 +105,7 @@ impl CauseKind {
             CauseKind::Anonymous => "anonymous",
             CauseKind::Shmem => "shmem",
             CauseKind::Slab => "slab",
+            CauseKind::ReclaimableSlab => "reclaimable_slab",
             CauseKind::PageTables => "page_tables",
             CauseKind::KernelStack => "kernel_stack",
             CauseKind::Mlocked => "mlocked",

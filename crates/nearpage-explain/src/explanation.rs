@@ -6,6 +6,8 @@ use nearpage::Gfp;
 
 use crate::beside::Beside;
 use crate::cause::Cause;
+use crate::figure::Figure;
+use crate::held::no_progress;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Rule, Verdict};
@@ -38,9 +40,11 @@ impl Explanation {
     /// Explains a report, with what stood beside it: nodes that it does not show, the node of its CPU, settings.
     pub fn with(report: Report, beside: &Beside) -> Explanation {
         let verdict = Verdict::of(&report);
-        let causes = why::of(&report, &verdict);
-        let remedies = remedy::of(&report, &verdict);
-        let mut unknown = unknown(&report, &verdict);
+        let zones = Zones::new(&report);
+        let held = verdict.no_progress.clone().unwrap_or_else(|| no_progress(&zones));
+        let causes = why::of(&zones, &verdict, &held);
+        let remedies = remedy::of(&zones, &verdict, &held);
+        let mut unknown = unknown(&zones, &verdict);
         if report.cpu.is_some_and(|cpu| beside.node_of(cpu).is_some()) {
             unknown.retain(|text| text != NO_NODE_OF_CPU);
         }
@@ -56,7 +60,8 @@ fn unreadable(figure: &Unreadable) -> String {
     format!("line {line}: {word} is no figure from 0 to 2^64 - 1: it is taken as not known")
 }
 
-fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
+fn unknown(zones: &Zones<'_>, verdict: &Verdict) -> Vec<String> {
+    let report = zones.report;
     let has_zones = !report.zones.is_empty();
     let is_memcg = verdict.rule == Rule::Memcg;
     let mut said: Vec<String> = report.unreadable.iter().map(unreadable).collect();
@@ -73,7 +78,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         !has_zones
             && !is_memcg
             && report.kind != Kind::Slub
-            && !matches!(verdict.rule, Rule::NoRequest | Rule::EmptyArea),
+            && !matches!(verdict.rule, Rule::NoRequest | Rule::EmptyArea | Rule::NoZone),
         "the log has no zones of this report: it was cut, or its messages were dropped",
     );
     say(
@@ -84,7 +89,7 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         report.order.is_none()
             && report.kind == Kind::Oom
             && !report.lacks_head
-            && verdict.rule != Rule::NoRequest,
+            && verdict.rule == Rule::Unknown,
         "the order is missing or damaged: whether a request was refused is not known",
     );
     let sizes = report.page_sizes();
@@ -105,6 +110,10 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
     say(
         report.unreadable.is_empty() && report.zones.iter().any(|zone| zone.is_damaged),
         "a zone's row breaks off: what is missing is taken for anything that it may be",
+    );
+    say(
+        report.zones.iter().any(|zone| zone.free == Figure::UNKNOWN && !zone.blocks.is_empty()),
+        "of a zone only the free blocks by order are there: lines were lost",
     );
     say(
         verdict::hidden_pages(report) > 0 && verdict.confined_by.is_none() && !is_memcg,
@@ -128,7 +137,10 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         "lines of another report stand among its own, and the log does not say whose they are (CONFIG_PRINTK_CALLER): figures may be the other's",
     );
     say(
-        has_zones && report.kernel.is_none() && report.mode.words.is_none(),
+        has_zones
+            && report.kernel.is_none()
+            && report.mode.words.is_none()
+            && report.mode.bits.is_some(),
         "neither the kernel's version nor words of the flags are there: their bits are taken to be those before 4.4",
     );
     let nodes: Vec<u32> = {
@@ -137,7 +149,6 @@ fn unknown(report: &Report, verdict: &Verdict) -> Vec<String> {
         nodes
     };
     // Either the report names it, or it is the only one that gives nothing.
-    let zones = Zones::new(report);
     let names_node = zones.this_node().is_some();
     let has_walked = !is_memcg && verdict.rule != Rule::NoRequest && verdict::is_asked(report);
     say(nodes.len() > 1 && !names_node && has_walked, NO_NODE_OF_CPU);

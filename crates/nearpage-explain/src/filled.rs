@@ -4,15 +4,16 @@ use nearpage::Gfp;
 
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::Figure;
+use crate::held::NoProgress;
 use crate::report::{Kind, Report, ZoneRow};
-use crate::verdict::{NoProgress, Rule, Verdict, hidden_pages, no_progress};
+use crate::verdict::{Rule, Verdict, hidden_pages};
 use crate::zones::Zones;
 
 /// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.
 const CACHE_LEAST: u64 = 256 << 10;
 
 /// What fills memory, the largest first. Of a refusal without a kill that of which no reclaim would have freed enough.
-pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
@@ -20,16 +21,17 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
     if !is_kill && !by_pages && verdict.rule != Rule::Passes {
         return Vec::new();
     }
-    let held = no_progress(zones);
-    let Some(shown) = shown_kib(zones, &held) else {
+    let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
-    let filled = Filled { zones, held, shown, is_kill };
+    let low = low_kib(report).unwrap_or(shown);
+    let filled = Filled { zones, held, shown, low, is_kill };
     let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let mut causes: Vec<Cause> = [
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
+        filled.reclaimable_slab(),
         filled.files(),
         filled.huge_pages(),
         filled.page_tables(),
@@ -70,15 +72,26 @@ fn shown_kib(zones: &Zones<'_>, held: &NoProgress) -> Option<u64> {
     [shown, ram, counted].into_iter().flatten().find(|kib| *kib > 0)
 }
 
+/// Memory of the zones shown in which the kernel's own may lie, where others are shown, too.
+fn low_kib(report: &Report) -> Option<u64> {
+    let is_low = |zone: &&ZoneRow| !matches!(zone.name.as_str(), "HighMem" | "Movable" | "Device");
+    // Old kernels do not print what is managed.
+    let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
+    let low = report.zones.iter().filter(is_low).map(size);
+    low.fold(Figure::exact(0), Figure::plus).known().filter(|low| *low > 0)
+}
+
 fn at_least(figure: Figure) -> &'static str {
     if figure.is_exact() { "" } else { "at least " }
 }
 
 struct Filled<'a> {
     zones: &'a Zones<'a>,
-    held: NoProgress,
+    held: &'a NoProgress,
     /// Memory of the zones shown, in KiB.
     shown: u64,
+    /// That of it in which the kernel's own may lie.
+    low: u64,
     is_kill: bool,
 }
 
@@ -90,8 +103,19 @@ impl Filled<'_> {
     /// A cause, if it is a part of memory that is large enough: so much in a hundred of a kill, a quarter at least of what may
     /// have other reasons.
     fn part(&self, kind: CauseKind, kib: u64, percent: u64, text: String) -> Option<Cause> {
+        self.part_of(self.shown, kind, kib, percent, text)
+    }
+
+    fn part_of(
+        &self,
+        all: u64,
+        kind: CauseKind,
+        kib: u64,
+        percent: u64,
+        text: String,
+    ) -> Option<Cause> {
         let least = if self.is_kill { percent } else { percent.max(25) };
-        let is_part = kib > 0 && kib.saturating_mul(100) / self.shown.max(1) >= least;
+        let is_part = kib > 0 && kib.saturating_mul(100) / all.max(1) >= least;
         is_part.then(|| Cause::new(kind, kib, text))
     }
 
@@ -103,9 +127,9 @@ impl Filled<'_> {
         text: impl FnOnce(String) -> String,
     ) -> Option<Cause> {
         let part = self.zones.kib(pages?);
-        let ram = self.report().ram_pages.map_or(0, |pages| self.zones.kib(pages));
-        let percent = ram.max(self.shown).saturating_mul(10) / self.shown.max(1);
-        self.part(kind, part, percent, text(kib(part)))
+        // What lies on nodes that are not shown may be the kernel's, too.
+        let all = self.low.saturating_add(self.zones.kib(hidden_pages(self.report())));
+        self.part_of(all, kind, part, 10, text(kib(part)))
     }
 
     /// Why anonymous memory does not leave.
@@ -165,8 +189,23 @@ impl Filled<'_> {
         self.part(CauseKind::Shmem, shmem, 15, text)
     }
 
+    /// What can be reclaimed, and was not.
+    fn reclaimable_slab(&self) -> Option<Cause> {
+        let slab = self.held.slab_reclaimable.known().filter(|_| self.is_kill)?;
+        let text = format!(
+            "{} of slab that can be reclaimed, and still a kill: reclaim freed too little of it (caches of files and names that are in use)",
+            kib(slab)
+        );
+        self.part_of(self.low, CauseKind::ReclaimableSlab, slab, 20, text)
+    }
+
     fn slab(&self) -> Option<Cause> {
         let report = self.report();
+        if report.slab_unreclaimable_pages.is_none() {
+            return self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
+                format!("{slab} of slab: how much of it can be reclaimed this kernel does not tell")
+            });
+        }
         let cache = report.largest_cache.as_ref().map_or(String::new(), |cache| {
             format!(", {} of it the cache {}", kib(cache.total), cache.name)
         });
@@ -206,7 +245,15 @@ impl Filled<'_> {
     fn stacks(&self) -> Option<Cause> {
         let stacks = self.held.kernel_stack.least();
         let text = format!("{} are stacks of threads in the kernel: there are many", kib(stacks));
-        self.part(CauseKind::KernelStack, stacks, 10, text)
+        self.part_of(self.low, CauseKind::KernelStack, stacks, 10, text)
+    }
+
+    /// Whether nothing has been given to the allocator yet.
+    fn is_before_boot(&self) -> bool {
+        let held = self.held;
+        let used = [held.anon, held.file, held.slab_reclaimable, held.slab_unreclaimable];
+        let free = self.report().zones.iter().map(|zone| zone.free);
+        used.into_iter().chain(free).all(|figure| figure == Figure::exact(0))
     }
 
     fn unexplained(&self) -> Option<Cause> {
@@ -214,6 +261,10 @@ impl Filled<'_> {
         // Counters of the machine are of nodes that are not shown, too.
         let at_least = if hidden_pages(self.report()) > 0 { "at least " } else { "" };
         let tables = if self.held.page_tables.is_exact() { "" } else { "page tables " };
+        if self.is_before_boot() {
+            let text = "nothing is free, and nothing is in use by any counter: the allocator has no pages yet, it was asked too early in the boot";
+            return Some(Cause::new(CauseKind::Unexplained, unexplained, text.into()));
+        }
         let text = format!(
             "{at_least}{} no counter of the report explains: pages that a driver, a balloon, {tables}or the kernel took",
             kib(unexplained)

@@ -5,7 +5,7 @@
 
 use crate::anchor;
 use crate::figure::Figure;
-use crate::piece;
+use crate::head;
 use crate::rows;
 
 /// Bytes of a line that is put together.
@@ -33,7 +33,8 @@ impl Message {
         {
             return false;
         }
-        if begins(&next.text) || is_of_markup(&next.text) {
+        let is_head = || head::is_nameless(&next.text) && !completes_a_head(&self.text, &next.text);
+        if begins(&next.text) || is_of_markup(&next.text) || is_head() {
             return false;
         }
         if is_list_of_nodes(&self.text, &next.text) {
@@ -80,7 +81,7 @@ fn begins(message: &str) -> bool {
     );
     let is_cpuset = message.contains(" cpuset=") && message.contains(" mems_allowed=");
     anchor::begins(message)
-        || piece::is_like_head(message)
+        || head::is_like(message)
         || is_task
         || is_counter
         || is_cpuset
@@ -97,10 +98,10 @@ fn is_of_markup(text: &str) -> bool {
 
 /// Whether the two make a first line of a report that neither of them is.
 fn completes_a_head(text: &str, next: &str) -> bool {
-    let is_head = |text: &str| piece::is_like_head(text);
+    let is_head = |text: &str| head::is_like(text);
     // The words of one may be in a line that is none, such as the subject of a mail.
     !is_head(text)
-        && !piece::has_form(next)
+        && !head::has_form(next)
         && (is_head(&format!("{text}{next}")) || is_head(&format!("{text} {next}")))
 }
 
@@ -115,12 +116,18 @@ fn is_whole(text: &str) -> Option<bool> {
             text.contains("gfp=") && text.matches('(').count() == text.matches(')').count(),
         );
     }
-    if piece::is_like_head(text) {
+    if head::is_like(text) {
         let is_open = text.matches('(').count() > text.matches(')').count();
         let is_old = !text.contains('(') && (text.contains("mode:0x") || text.contains("order="));
         return Some(match text.contains("oom-killer") {
             true => !is_open && text.contains("oom_score_adj="),
-            false => !is_open && (is_old || has_end("mems_allowed=") || has_end("failed: ")),
+            false => {
+                !is_open
+                    && (is_old
+                        || has_end("mems_allowed=")
+                        || has_end("failed: ")
+                        || has_end(") failed"))
+            }
         });
     }
     if let Some(row) = rows::zone(text) {
@@ -163,7 +170,8 @@ fn is_whole(text: &str) -> Option<bool> {
         return Some(text.ends_with("sacrifice child"));
     }
     if text.contains("illed process") {
-        return Some(text.contains("oom_score_adj:") || last().ends_with("kB"));
+        let is_old = text.ends_with(").");
+        return Some(is_old || text.contains("oom_score_adj:") || last().ends_with("kB"));
     }
     if text.starts_with("CPU: ") || text.starts_with("Pid: ") {
         return Some(text.contains(" #"));
@@ -193,18 +201,24 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
     }
     // What makes a first line of two that are none.
     if completes_a_head(text, next) {
-        let without = piece::is_like_head(&format!("{text}{next}"));
-        if without != piece::is_like_head(&format!("{text} {next}")) {
+        let without = head::is_like(&format!("{text}{next}"));
+        if without != head::is_like(&format!("{text} {next}")) {
             return without;
         }
     }
     let last = text.split_whitespace().next_back().unwrap_or_default();
     let first = next.split_whitespace().next().unwrap_or_default();
+    // The words of flags stand right behind their number.
+    if ["mode:0x", "gfp_mask=0x", "gfp=0x"].iter().any(|key| last.starts_with(key))
+        && (first.starts_with("(GFP_") || first.starts_with("(__GFP_"))
+    {
+        return true;
+    }
     // What makes the name of a field of two words that are none.
     const FIELDS: [&str; 7] =
         ["mode:0x", "gfp_mask=", "gfp=0x", "order:", "order=", "nodemask=", "mems_allowed="];
     let has_field = |word: &str| FIELDS.iter().any(|field| word.contains(field));
-    if piece::is_like_head(text)
+    if head::is_like(text)
         && !has_field(last)
         && !has_field(first)
         && has_field(&format!("{last}{first}"))
@@ -218,7 +232,13 @@ fn fits_without_blank(text: &str, next: &str, is_cut: bool) -> bool {
         value.strip_suffix("kB").or_else(|| value.strip_suffix("KB")).is_some_and(digits)
     };
     let is_types = |word: &str| word.starts_with('(') && word.ends_with(')');
-    if is_figure(last) || is_types(last) || matches!(last, "=" | "Node" | "free swap" | "swap") {
+    let is_before_a_word = ["CPU:", "UID:", "PID:", "Comm:", "failed:"].contains(&last);
+    if first.starts_with('#')
+        || is_before_a_word
+        || is_figure(last)
+        || is_types(last)
+        || matches!(last, "=" | "Node" | "free swap" | "swap")
+    {
         return false;
     }
     if text.ends_with(',') && next.starts_with(|c: char| c.is_ascii_lowercase() || c == '_') {

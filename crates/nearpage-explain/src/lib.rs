@@ -20,8 +20,8 @@
 //! | take texts of the machine that stand beside reports | [`Beside`], [`Reader::beside`], [`Explanation::with`] |
 //!
 //! ```text
-//! transport --> prefix, anchor --> joined --> piece (rows, mode) --> open --> reader --> report
-//! report --> zones --> verdict --> why (filled, cause), remedy, beside --> explanation --> words
+//! transport --> prefix, anchor --> joined --> piece (head, rows, mode) --> open --> reader --> report
+//! report --> zones --> verdict (judge, held) --> why (filled, cause), remedy (marks), beside --> explanation --> words
 //! ```
 //!
 //! # Cost and limits
@@ -37,7 +37,11 @@ mod cause;
 mod explanation;
 mod figure;
 mod filled;
+mod head;
+mod held;
 mod joined;
+mod judge;
+mod marks;
 mod mode;
 mod open;
 mod piece;
@@ -56,12 +60,13 @@ pub use beside::{Beside, BesideNode, BesideZone};
 pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;
+pub use held::NoProgress;
 pub use reader::{ReadError, Reader, UNREAD_MOST, Unread};
 pub use remedy::{Change, Effect, Remedy};
 pub use report::{
     FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,
     UNREADABLE_MOST, Unreadable, Victim, ZoneRow,
 };
-pub use verdict::{Answer, Confinement, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
+pub use verdict::{Answer, Confinement, Judgement, Rule, Verdict, ZoneVerdict};
 pub use words::Paragraph;
 pub use zones::{Excluded, Mark};

@@ -79,6 +79,8 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     let mut mode = Mode { bits, words: words.map(String::from), is_cut, ..Mode::default() };
     match words {
         Some(words) => words.split('|').for_each(|word| add_word(&mut mode, word.trim())),
+        // Of a number that was cut within its digits no bit is known.
+        None if is_cut => mode.bits = None,
         None => mode.gfp = of_bits(bits.unwrap_or(0), version),
     }
     Some(mode)

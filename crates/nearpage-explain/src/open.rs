@@ -4,11 +4,15 @@
 //! others a line belongs to the oldest report that it can belong to: a report has its parts in one order, and no zone
 //! twice.
 
+use nearpage::Gfp;
+
 use crate::figure::Figure;
+use crate::head::Header;
 use crate::mode;
-use crate::piece::{self, Constraint, Counters, Header, Limited, Piece};
+use crate::piece::{self, Constraint, Counters, Limited, Piece};
 use crate::report::{
-    Kind, Memcg, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow, version,
+    Kind, Memcg, Mode, NodeRow, Report, Slub, TASKS_MOST, UNREADABLE_MOST, Unreadable, ZoneRow,
+    version,
 };
 use crate::rows;
 
@@ -40,6 +44,8 @@ pub(crate) struct Open {
     pub(crate) quotes: usize,
     part: Part,
     mode: String,
+    /// Whether its first line is all that the kernel prints.
+    is_alone: bool,
     /// Whether the nodes of the first line may be those of the cpuset.
     is_of_cpuset: bool,
     /// Whether all of a group are ended: each has a line.
@@ -75,10 +81,11 @@ impl Open {
             time: time.map(String::from),
             kind: header.kind,
             process: header.process,
-            pid: None,
+            pid: header.pid,
             cpu: None,
             kernel: None,
             order: header.order,
+            length: header.length,
             is_sysrq: header.is_sysrq,
             mode: Default::default(),
             nodemask: header.nodemask,
@@ -92,12 +99,14 @@ impl Open {
             zones: Vec::new(),
             slab_reclaimable_pages: None,
             slab_unreclaimable_pages: None,
+            slab_pages: None,
             shmem_pages: None,
             page_table_pages: None,
             secondary_table_pages: None,
             free_cma_pages: None,
             free_pages: None,
             ram_pages: None,
+            reserved_pages: None,
             highmem_pages: None,
             swap_free: None,
             swap_total: None,
@@ -121,6 +130,7 @@ impl Open {
             quotes: 0,
             part: Part::Head,
             mode: header.mode,
+            is_alone: header.is_alone,
             is_of_cpuset: header.is_of_cpuset,
             is_group_kill: false,
             is_in_caches: false,
@@ -153,10 +163,14 @@ impl Open {
             // Which nodes have free objects comes right behind the name of the cache.
             Kind::Slub => self.report.slub.as_ref().is_some_and(|slub| !slub.cache.is_empty()),
             Kind::Vmalloc if self.mode.is_empty() => true,
-            // Linux 2.4 says no more.
-            Kind::Failure if self.report.process.is_empty() => true,
+            _ if self.is_alone => true,
             _ => self.part >= Part::Totals && self.report.ram_pages.is_some(),
         }
+    }
+
+    /// Whether a mapping wants pages in a row, without an MMU.
+    pub(crate) fn wants_length(&self) -> bool {
+        self.report.length.is_some()
     }
 
     /// Whether its first line is lost: the next report ends it.
@@ -176,7 +190,19 @@ impl Open {
             self.report.kernel = kernel.map(String::from);
         }
         let release = self.report.kernel.as_deref().and_then(version);
-        self.report.mode = mode::parse(&self.mode, release).unwrap_or_default();
+        let release = release.max(self.report.least_version());
+        // Flags that cannot be read are as unknown as those that were cut.
+        let is_cut = !self.mode.is_empty();
+        let mode = mode::parse(&self.mode, release);
+        self.report.mode = mode.unwrap_or(Mode { is_cut, ..Mode::default() });
+        if self.report.is_nameless_kill() {
+            // The bit was that of another flag.
+            self.report.mode.gfp = self.report.mode.gfp - Gfp::THISNODE;
+        }
+        if self.report.length.is_some() {
+            self.report.mode.gfp = Gfp::KERNEL;
+            self.report.order = self.report.order_of_length();
+        }
         self.settle_nodemask(release);
         self.report
     }
@@ -313,6 +339,7 @@ impl Open {
             | Piece::SwapTotal(_)
             | Piece::Ram(_)
             | Piece::HighMem(_)
+            | Piece::Reserved(_)
             | Piece::Total => self.take_total(piece),
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
@@ -346,6 +373,7 @@ impl Open {
         report.slab_reclaimable_pages = report.slab_reclaimable_pages.or(counters.slab_reclaimable);
         report.slab_unreclaimable_pages =
             report.slab_unreclaimable_pages.or(counters.slab_unreclaimable);
+        report.slab_pages = report.slab_pages.or(counters.slab);
         report.shmem_pages = report.shmem_pages.or(counters.shmem);
         report.page_table_pages = report.page_table_pages.or(counters.page_tables);
         report.secondary_table_pages = report.secondary_table_pages.or(counters.secondary_tables);
@@ -484,6 +512,26 @@ impl Open {
         }
     }
 
+    /// Takes a row of blocks of a zone whose own row was lost: it is there, and nothing else is known of it.
+    pub(crate) fn take_lost_zone(
+        &mut self,
+        piece: &Piece,
+        line: u64,
+        caller: Option<&str>,
+    ) -> bool {
+        let Piece::Blocks(row) = piece else { return false };
+        let zones = &mut self.report.zones;
+        let is_new = zones.iter().all(|zone| (zone.node, &zone.name) != (row.node, &row.zone));
+        let may = is_new && self.part > Part::Head && self.part <= Part::Blocks;
+        if !may || self.report.kind == Kind::Slub || zones.len() >= ZONES_MOST {
+            return false;
+        }
+        let (node, name) = (row.node, row.zone.clone());
+        zones.push(ZoneRow { node, name, is_damaged: true, ..ZoneRow::default() });
+        self.part = self.part.max(Part::Zones);
+        self.take(piece, line, caller)
+    }
+
     /// The row of blocks that came last is all that comes of it.
     fn seal_blocks(&mut self, ends: Option<Figure>) {
         if let Some(at) = self.blocks_of.take() {
@@ -493,7 +541,8 @@ impl Open {
     }
 
     fn take_total(&mut self, piece: &Piece) -> bool {
-        if self.part < Part::Zones || !self.reach(Part::Totals) {
+        // Zones that the request could not use are not printed.
+        if self.part < Part::Memory || !self.reach(Part::Totals) {
             return false;
         }
         self.seal_blocks(None);
@@ -511,6 +560,7 @@ impl Open {
             Piece::SwapFree(kib) => report.swap_free = Some(kib.unsigned_abs()),
             Piece::SwapTotal(kib) => report.swap_total = Some(*kib),
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
+            Piece::Reserved(pages) => report.reserved_pages = Some(*pages),
             Piece::HighMem(pages) => report.highmem_pages = Some(*pages),
             _ => {}
         }
@@ -650,17 +700,37 @@ impl Open {
                 self.report.also_ended += u64::from(is_own && is_other);
                 is_own
             }
+            // All tasks of one memory have a line, before Linux 2.6.19.
+            Piece::Killed(_, victim) if self.report.is_nameless_kill() => {
+                let first = self.report.victim.get_or_insert_with(|| (**victim).clone());
+                let is_own = first.name == victim.name;
+                self.report.also_ended += u64::from(is_own && first.pid != victim.pid);
+                self.part = Part::Victim;
+                is_own
+            }
             Piece::Killed(of_group, victim) => {
+                // A kernel that ended itself ends nobody else.
                 if self.report.victim.is_some()
+                    || self.report.panic.is_some()
                     || !self.is_group(*of_group)
                     || !self.reach(Part::Victim)
                 {
                     return false;
                 }
                 self.report.victim = Some((**victim).clone());
+                self.settle_page_tables();
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Linux 5.4 printed bytes of page tables as KiB: the table of tasks has the same number, in bytes.
+    fn settle_page_tables(&mut self) {
+        let Some(victim) = &mut self.report.victim else { return };
+        let task = self.report.tasks.iter().find(|task| task.pid == victim.pid);
+        if victim.pgtables.is_some() && task.is_some_and(|task| task.pgtables == victim.pgtables) {
+            victim.pgtables = victim.pgtables.map(|bytes| bytes / 1024);
         }
     }
 

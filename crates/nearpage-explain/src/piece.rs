@@ -5,34 +5,15 @@ use std::str::FromStr;
 use nearpage_machine::idlist;
 
 use crate::anchor;
-use crate::report::{Kind, Limit, NodeRow, SlabCache, Task, ZoneRow};
+use crate::head::{self, Header};
+use crate::report::{Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
 
 /// Characters of a name that are kept: kernels print 15, and prefixes that nobody knows may stand before them.
-const PROCESS_MOST: usize = 64;
+pub(crate) const PROCESS_MOST: usize = 64;
 
 /// Characters of a cache's name that are kept: a group's cache has the group's name.
 const CACHE_MOST: usize = 256;
-
-/// The first line of a report.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
-    pub(crate) process: String,
-    pub(crate) order: Option<u8>,
-    /// Whether the order is -1.
-    pub(crate) is_sysrq: bool,
-    /// As printed: the kernel's version, which says what its bits mean, comes later.
-    pub(crate) mode: String,
-    pub(crate) nodemask: Option<Vec<u32>>,
-    /// Whether the nodes may be those of the cpuset: Linux 4.9 and 4.10 print them where there is no policy.
-    pub(crate) is_of_cpuset: bool,
-    pub(crate) stalled_ms: Option<u64>,
-    /// Of vmalloc: what failed.
-    pub(crate) failed: Option<String>,
-    /// Of SLUB: the node asked for.
-    pub(crate) node: Option<u32>,
-}
 
 /// Why the OOM killer was called.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -60,6 +41,7 @@ pub(crate) struct Counters {
     pub(crate) free: Option<u64>,
     pub(crate) slab_reclaimable: Option<u64>,
     pub(crate) slab_unreclaimable: Option<u64>,
+    pub(crate) slab: Option<u64>,
     pub(crate) shmem: Option<u64>,
     pub(crate) page_tables: Option<u64>,
     pub(crate) secondary_tables: Option<u64>,
@@ -92,6 +74,7 @@ pub(crate) enum Piece {
     Ram(u64),
     /// Pages of zones of high memory, or of movable memory.
     HighMem(u64),
+    Reserved(u64),
     Total,
     MemcgLimit(Limited, Limit),
     /// The task's group, if it is told, and the group at its limit.
@@ -147,7 +130,7 @@ pub(crate) fn numbers(text: &str) -> impl Iterator<Item = u64> {
 
 /// Which piece a message is.
 pub(crate) fn classify(message: &str) -> Piece {
-    header(message)
+    head::parse(message)
         .map(|header| Piece::Header(Box::new(header)))
         .or_else(|| of_memory(message))
         .or_else(|| of_process(message))
@@ -157,7 +140,7 @@ pub(crate) fn classify(message: &str) -> Piece {
 }
 
 /// The value of `key` up to a comma or the end: `order:4`, `order=4`.
-fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let at = text.find(key)?;
     let rest = &text[at + key.len()..];
     // Words in parentheses have no commas.
@@ -165,7 +148,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// `0-1`, or `(null)` for none. The kernel separates ranges with commas, and fields too.
-fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
+pub(crate) fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
     let at = text.find(key)?;
     let rest = &text[at + key.len()..];
     let end = rest.find(|character: char| {
@@ -174,161 +157,6 @@ fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
     let list = rest[..end.unwrap_or(rest.len())].trim_end_matches(',');
     let ids = idlist::parse(list).ok()?;
     (!ids.is_empty() && ids.len() <= 1024).then_some(ids)
-}
-
-/// How first lines of reports are told from others.
-const HEADS: [(&str, Kind); 9] = [
-    (": page allocation failure", Kind::Failure),
-    // Of memory that is added: room for the pages' own descriptions.
-    (": vmemmap alloc failure", Kind::Failure),
-    (" invoked oom-killer:", Kind::Oom),
-    (": page allocation stalls for ", Kind::Stall),
-    ("SLUB: Unable to allocate memory on ", Kind::Slub),
-    (": vmalloc error: size ", Kind::Vmalloc),
-    // Before Linux 5.13.
-    (": vmalloc: allocation failure", Kind::Vmalloc),
-    // Addresses ran out: who asked is not told, nor how.
-    ("vmap allocation for size ", Kind::Vmalloc),
-    ("vmalloc_node_range for size ", Kind::Vmalloc),
-];
-
-/// First lines without a process: kernels before 2.6.19, and those of which a print of the process came before.
-const NAMELESS: [(&str, Kind); 2] =
-    [("oom-killer: gfp_mask=", Kind::Oom), ("page allocation failure: order:", Kind::Failure)];
-
-/// Whether a text has the words of a first line, whatever else it is.
-pub(crate) fn has_form(text: &str) -> bool {
-    HEADS.iter().any(|(form, _)| text.contains(form))
-}
-
-/// Whether a message is the first line of a report by its words, readable or not.
-pub(crate) fn is_like_head(message: &str) -> bool {
-    const HAS: [&str; 6] = ["order", "mode:", "gfp_mask", "gfp=", "failed", " bytes"];
-    has_form(message) && HAS.iter().any(|part| message.contains(part)) && !is_title(message)
-}
-
-/// Whether a message is what was left of a first line where it was cut before its flags, or within the words that tell it.
-pub(crate) fn is_cut_head(message: &str) -> bool {
-    const LEFT_LEAST: usize = 10;
-    const REST_MOST: usize = 60;
-    let is_left = |form: &str| {
-        let ends =
-            |length: usize| form.is_char_boundary(length) && message.ends_with(&form[..length]);
-        let is_short = |at: usize| message.len() - at - form.len() <= REST_MOST;
-        message.find(form).is_some_and(is_short) || (LEFT_LEAST..form.len()).any(ends)
-    };
-    HEADS.iter().any(|(form, _)| is_left(form)) && !is_title(message)
-}
-
-/// Whether a message is the subject of a mail, or a title: it quotes a first line. Or a program's text that prints one.
-fn is_title(message: &str) -> bool {
-    const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
-    let prints = |rest: &str| rest.starts_with(['#', 'd', 'h', 'l', 'p', 's', 'u', 'x']);
-    TITLES.iter().any(|title| message.starts_with(title)) || message.split('%').skip(1).any(prints)
-}
-
-fn header(message: &str) -> Option<Header> {
-    if is_title(message) {
-        return None;
-    }
-    if let Some(header) = of_2_4(message) {
-        return Some(header);
-    }
-    let named = HEADS.iter().find_map(|&(form, kind)| {
-        let at = message.find(form)?;
-        Some((at, form, kind, &message[at + form.len()..]))
-    });
-    let nameless = |&(form, kind): &(&'static str, Kind)| {
-        message.starts_with(form).then_some((0, form, kind, message))
-    };
-    let (at, form, kind, rest) = named.or_else(|| NAMELESS.iter().find_map(nameless))?;
-    let is_vmap = form.ends_with("for size ");
-    let key = match kind {
-        Kind::Oom => "gfp_mask=",
-        Kind::Slub => "gfp=",
-        _ => "mode:",
-    };
-    // What has no flags is a sentence about a report, not one; what has the signs of a format is a program's text.
-    let is_number = |text: &str| text.starts_with(|character: char| character.is_ascii_digit());
-    let is_flags = |text: &str| ["(", "GFP_", "__GFP_"].iter().any(|begin| text.starts_with(begin));
-    let mode = match value(rest, key) {
-        Some(mode) if is_number(mode) || is_flags(mode) => match mode.contains('(') {
-            true => mode.to_owned(),
-            // `(gfp=0x20)`
-            false => mode.trim_end_matches(')').to_owned(),
-        },
-        None if is_vmap && is_number(rest) && rest.contains(" failed: ") => String::new(),
-        _ => return None,
-    };
-    let order = value(rest, "order:").or_else(|| value(rest, "order="));
-    let order = order.or_else(|| value(rest, "page order "));
-    let stalled = rest.split_once("ms,").filter(|_| kind == Kind::Stall);
-    let nodemask = nodes(rest, "nodemask=");
-    Some(Header {
-        kind,
-        process: process(message[..at].trim_end_matches([':', ' '])),
-        // Areas are made of single pages where they do not say so.
-        order: match order {
-            Some(order) => order.parse().ok().filter(|&order| order < 64),
-            None => (kind == Kind::Vmalloc).then_some(0),
-        },
-        mode,
-        is_of_cpuset: match &nodemask {
-            Some(_) => kind == Kind::Oom && !rest.contains(",  order="),
-            None => false,
-        },
-        nodemask,
-        is_sysrq: kind == Kind::Oom && order == Some("-1"),
-        stalled_ms: stalled.and_then(|(ms, _)| ms.parse().ok()),
-        failed: match kind {
-            Kind::Vmalloc if is_vmap => Some(message[at..].chars().take(120).collect()),
-            Kind::Vmalloc => failed(rest),
-            _ => None,
-        },
-        node: value(rest, "on node ")
-            .or_else(|| value(message, "on node "))
-            .and_then(|node| node.parse().ok()),
-    })
-}
-
-/// `__alloc_pages: 0-order allocation failed (gfp=0x20/0)`: all that Linux 2.4 says.
-fn of_2_4(message: &str) -> Option<Header> {
-    let (order, rest) =
-        message.strip_prefix("__alloc_pages: ")?.split_once("-order allocation failed")?;
-    let mode = value(rest, "gfp=")?.split('/').next()?;
-    Some(Header {
-        kind: Kind::Failure,
-        order: order.parse().ok(),
-        mode: mode.into(),
-        ..Header::default()
-    })
-}
-
-/// The name of a process, without what stands before it: a prefix that nobody knows, another program's words.
-fn process(text: &str) -> String {
-    const ENDS: [&str; 7] = ["]", ">", "\"", "|", "\t", "  ", ": "];
-    let last = |name, end| str::rsplit(name, end).next().unwrap_or(name);
-    let name = ENDS.iter().copied().fold(text, last).trim_start();
-    let name = if name.is_empty() { text } else { name };
-    name.chars().take(PROCESS_MOST).collect()
-}
-
-/// What vmalloc lacked, of kernels up to 4.9: they tell it in a line before the first one of a page allocation failure.
-pub(crate) fn area(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("vmalloc: allocation failure")?;
-    let words = rest.strip_prefix([':', ','])?.trim();
-    words.ends_with(" bytes").then(|| words.chars().take(120).collect())
-}
-
-/// What stands between the size of an area and the flags; before Linux 5.13 the size itself.
-fn failed(rest: &str) -> Option<String> {
-    let (words, _) = rest.split_once("mode:")?;
-    let words = words.trim_end().strip_suffix(',')?;
-    let words = match words.strip_prefix(':') {
-        Some(size) => size,
-        None => words.split_once(',')?.1,
-    };
-    Some(words.trim().chars().take(120).collect())
 }
 
 fn of_memory(message: &str) -> Option<Piece> {
@@ -367,6 +195,7 @@ fn of_memory(message: &str) -> Option<Piece> {
             free: number("free"),
             slab_reclaimable: number("slab_reclaimable"),
             slab_unreclaimable: number("slab_unreclaimable"),
+            slab: number("slab"),
             shmem: number("shmem"),
             page_tables: number("pagetables"),
             secondary_tables: number("sec_pagetables"),
@@ -390,19 +219,23 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(rest) = message.strip_prefix("Total swap = ") {
         return Some(Piece::SwapTotal(kib(rest)?));
     }
-    if let Some(pages) = message.strip_suffix(" pages RAM") {
+    // Older kernels have other words.
+    let ends = |words: [&str; 2]| words.iter().find_map(|words| message.strip_suffix(*words));
+    if let Some(pages) = ends([" pages RAM", " pages of RAM"]) {
         return Some(Piece::Ram(pages.parse().ok()?));
     }
     if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
         return Some(Piece::HighMem(pages.parse().ok()?));
     }
+    if let Some(pages) = ends([" pages reserved", " reserved pages"]) {
+        return Some(Piece::Reserved(pages.parse().ok()?));
+    }
     if message.starts_with("Swap cache stats: ") {
         return Some(Piece::Total);
     }
-    const ENDS: [&str; 5] = [
+    const ENDS: [&str; 4] = [
         " total pagecache pages",
         " pages in swap cache",
-        " pages reserved",
         " pages cma reserved",
         " pages hwpoisoned",
     ];
@@ -477,6 +310,8 @@ fn of_kill(message: &str) -> Option<Piece> {
     }
     let of_group = match message {
         _ if message.starts_with("Memory cgroup out of memory") => Some(true),
+        // A container of OpenVZ.
+        _ if message.starts_with("Out of memory in UB ") => Some(true),
         _ if message.starts_with("Out of memory") => Some(false),
         _ => None,
     };
@@ -602,69 +437,18 @@ pub(crate) fn task(head: &[String], row: &[String]) -> Option<Task> {
     let at = head.iter().position(|name| name == "rss")?;
     // Names may have blanks: all words from the column of names on.
     let name = head.iter().position(|name| name == "name")?;
+    let tables = head.iter().position(|name| name == "pgtables_bytes");
     Some(Task {
         pid: row.first()?.parse().ok()?,
         rss_pages: row.get(at)?.parse().ok()?,
         name: row.get(name..)?.join(" ").chars().take(64).collect(),
+        pgtables: tables.and_then(|at| row.get(at)?.parse().ok()),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn head(message: &str) -> Header {
-        match classify(message) {
-            Piece::Header(header) => *header,
-            other => panic!("{message}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn headers_of_all_times() {
-        let old = head("imap: page allocation failure. order:4, mode:0xc0d0");
-        assert_eq!(
-            (old.kind, old.process.as_str(), old.order, old.mode.as_str()),
-            (Kind::Failure, "imap", Some(4), "0xc0d0")
-        );
-        let new = head(
-            "kworker/0:1: page allocation failure: order:5, mode:0xcc0(GFP_KERNEL), nodemask=0-1,3,cpuset=/,mems_allowed=0-3",
-        );
-        assert_eq!(
-            (new.order, new.nodemask.unwrap(), new.mode.as_str()),
-            (Some(5), vec![0, 1, 3], "0xcc0(GFP_KERNEL)")
-        );
-        let oom = head(
-            "java invoked oom-killer: gfp_mask=0x15000c0(GFP_KERNEL_ACCOUNT), nodemask=(null), order=0, oom_score_adj=0",
-        );
-        assert_eq!((oom.kind, oom.order, oom.nodemask), (Kind::Oom, Some(0), None));
-        assert_eq!(
-            head("x invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=-1, oom_score_adj=0")
-                .order,
-            None
-        );
-        let stall = head(
-            "dd: page allocation stalls for 10204ms, order:0, mode:0x14200ca(GFP_HIGHUSER_MOVABLE), nodemask=(null)",
-        );
-        assert_eq!((stall.kind, stall.stalled_ms), (Kind::Stall, Some(10204)));
-        let slub = head("SLUB: Unable to allocate memory on node 2, gfp=0x820(GFP_ATOMIC)");
-        assert_eq!((slub.kind, slub.node), (Kind::Slub, Some(2)));
-        assert_eq!(head("SLUB: Unable to allocate memory on CPU 3 (of node 1) on node -1, gfp=0x820(GFP_ATOMIC)").node, None);
-        let vmalloc = head(
-            "insmod: vmalloc error: size 4096, page order 0, failed to allocate pages, mode:0xcc2(GFP_KERNEL|__GFP_HIGHMEM), nodemask=(null)",
-        );
-        assert_eq!((vmalloc.kind, vmalloc.process.as_str()), (Kind::Vmalloc, "insmod"));
-        assert_eq!(vmalloc.failed.as_deref(), Some("page order 0, failed to allocate pages"));
-        let large = head(
-            "a: vmalloc error: size 0, page order 9, failed to allocate pages, mode:0xdc2(GFP_KERNEL|__GFP_HIGHMEM|__GFP_ZERO)",
-        );
-        assert_eq!(large.order, Some(9));
-        let subject = "Subject: a: page allocation failure: order:0, mode:0x820(GFP_ATOMIC),";
-        assert_eq!(classify(subject), Piece::Other);
-        let added = head("kworker: vmemmap alloc failure: order:9, mode:0x4cc0(GFP_KERNEL)");
-        assert_eq!((added.kind, added.order), (Kind::Failure, Some(9)));
-        assert_eq!(classify("we saw a page allocation failure"), Piece::Other);
-    }
 
     #[test]
     fn processes_and_victims() {

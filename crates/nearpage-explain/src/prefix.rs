@@ -148,6 +148,65 @@ impl<'a> Line<'a> {
     }
 }
 
+/// The messages of a line that lost its line feeds: behind a clock at its beginning each other clock begins one.
+pub(crate) fn by_clocks(text: &str) -> Vec<&str> {
+    let is_clock = |&(at, _): &(usize, &str)| begins_with_clock(&text[at..]);
+    let mut parts = Vec::new();
+    let mut from = 0;
+    if begins_with_clock(text.trim_start_matches(['>', ' ', '\t'])) {
+        for (at, _) in text.match_indices('[').filter(is_clock) {
+            // Two clocks may stand in front of one message.
+            if !Line::parse(&text[from..at]).message.is_empty() {
+                parts.push(&text[from..at]);
+                from = at;
+            }
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// Numbers that a pager, `nl` or `grep -n` puts in front of each line, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    /// The last, and what stood behind it.
+    last: Option<(u64, char)>,
+}
+
+impl Numbers {
+    /// What stands behind a number that is the next after the last, or the same, or the first of all.
+    pub(crate) fn strip<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let message = text.trim_start();
+        let digits = message.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = message[..digits].parse().ok()?;
+        let rest = &message[digits..];
+        let mark = rest.chars().next()?;
+        let is_padded = mark == ' ' && (text.starts_with("  ") || rest.starts_with("  "));
+        if !is_padded && !matches!(mark, ':' | '\t' | ')' | '|') {
+            return None;
+        }
+        let last = self.last.replace((number, mark));
+        let is_next = last.is_some_and(|(last, behind)| {
+            behind == mark && (number == last || number == last.saturating_add(1))
+        });
+        // What follows may begin with such a mark itself.
+        let rest = &rest[mark.len_utf8()..];
+        // The first has none before it: a quote or a clock behind it is enough.
+        (is_next || rest.trim_start().starts_with(['>', '['])).then_some(rest)
+    }
+}
+
+/// `[193038.106478] `, the kernel's own clock.
+fn begins_with_clock(text: &str) -> bool {
+    // No clock is longer: a line of nothing but brackets is looked at once.
+    const BYTES_MOST: usize = 24;
+    let end = text.bytes().take(BYTES_MOST).position(|byte| byte == b']');
+    let inside = end.filter(|end| text[end + 1..].starts_with(' ')).map(|end| &text[..end]);
+    let inside = inside.and_then(|inside| inside.strip_prefix('['));
+    let parts = inside.and_then(|inside| inside.trim_start().split_once('.'));
+    parts.is_some_and(|(seconds, rest)| is_digits(seconds) && is_digits(rest) && rest.len() == 6)
+}
+
 /// Whether a line is a cell of a table: words of flags have such a mark between them, without blanks.
 fn is_cell(text: &str) -> bool {
     text.trim_start_matches('|').is_empty() || text.trim_start_matches('|').starts_with([' ', '\t'])
@@ -290,6 +349,23 @@ mod tests {
         ] {
             assert_eq!(Line::parse(text).message, text);
         }
+    }
+
+    #[test]
+    fn clocks_begin_messages_and_numbers_stand_in_front() {
+        let parts = |text: &'static str| by_clocks(text);
+        assert_eq!(parts("[1.000001] a[1.000002] b"), ["[1.000001] a", "[1.000002] b"]);
+        // Two clocks in front of one message, brackets of other kinds, a clock that only is mentioned.
+        for one in ["[1.000001] [2.000001] a", "[1.000001] a [444] b [1.5] c", "a [1.000001] b"] {
+            assert_eq!(parts(one), [one]);
+        }
+        let many = "[1.000001] ".to_owned() + &"[".repeat(60_000);
+        assert_eq!(by_clocks(&many).len(), 1);
+        let mut numbers = Numbers::default();
+        let stripped = ["8:a", "9:b", "  9\tc", "10:d", "12:e", "13:> f", "4kB", "7:[1.0] g"];
+        let stripped = stripped.map(|text| numbers.strip(text));
+        let expected = [None, Some("b"), None, None, None, Some("> f"), None, Some("[1.0] g")];
+        assert_eq!(stripped, expected);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use serde::Serialize;
 use crate::anchor::{self, Shape};
 use crate::beside::Beside;
 use crate::cause::kib;
+use crate::head;
 use crate::joined::Message;
 use crate::open::Open;
 use crate::piece::{self, Piece};
-use crate::prefix::{Line, is_dated, uncoloured};
+use crate::prefix::{Line, Numbers, by_clocks, is_dated, uncoloured};
 use crate::report::{Kind, Report, ZoneRow};
 use crate::rows;
 use crate::transport::Transport;
@@ -36,17 +37,20 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 18] = [
+    const PHRASES: [&str; 21] = [
         "page alloc",
         "order alloc",
         "oom-kill",
         "alloc failure",
+        "Allocation of length",
         "vmalloc",
         "vmap alloc",
         "SLUB: Unable",
         "illed process",
         "Kill process",
         "syncing: Out of",
+        "no killable processes",
+        "deadlocked on memory",
         "dump_header",
         ": usage ",
         "result of limit",
@@ -122,6 +126,8 @@ pub struct Reader<R> {
     /// What vmalloc lacked, if the line before says it.
     area: Option<String>,
     transport: Transport,
+    /// Of lines as they came, and of those that were within something else.
+    numbers: [Numbers; 2],
     /// The prefix that nobody knows, as lines before had it.
     shape: Option<Shape>,
     /// The message that may go on in the next line.
@@ -166,6 +172,7 @@ impl<R: BufRead> Reader<R> {
             broken_node: None,
             area: None,
             transport: Transport::default(),
+            numbers: Default::default(),
             shape: None,
             pending: None,
             longest: 0,
@@ -295,7 +302,7 @@ impl<R: BufRead> Reader<R> {
         if is_idle {
             if begins(line) {
                 // The beginning of a first line may be the end of the line before.
-                let is_head = |bytes: &[u8]| piece::is_like_head(&String::from_utf8_lossy(bytes));
+                let is_head = |bytes: &[u8]| head::is_like(&String::from_utf8_lossy(bytes));
                 let is_broken = !is_head(line) && self.is_broken(line, HEAD_MOST, is_head);
                 if is_broken {
                     self.take_previous();
@@ -322,9 +329,9 @@ impl<R: BufRead> Reader<R> {
         let tail = &self.previous[self.previous.len().saturating_sub(PHRASE_MOST)..];
         // Quoted-printable.
         let tail = tail.strip_suffix(b"=").unwrap_or(tail);
-        let head = line.trim_ascii_start();
-        let head = head.strip_prefix(b">").unwrap_or(head).trim_ascii_start();
-        let head = &head[..head.len().min(most)];
+        let is_quote = |byte: &u8| *byte == b'>' || byte.is_ascii_whitespace();
+        let quote = line.iter().take_while(|byte| is_quote(byte)).count();
+        let head = &line[quote..line.len().min(quote.saturating_add(most))];
         !tail.is_empty() && (has(&[tail, head].concat()) || has(&[tail, b" ", head].concat()))
     }
 
@@ -339,13 +346,15 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         text.clone_into(&mut self.raw);
+        let text = self.numbers[0].strip(text).unwrap_or(text);
         let mut lines = Vec::new();
         self.transport.undo(&uncoloured(text), |line| lines.push(line.to_owned()));
         // What quotes a line that was made of several quotes all of them.
         let quotes = |text: &str| Line::parse(text).quotes;
         let quotes = lines.first().map_or(0, |line| quotes(line).min(quotes(text)));
-        for line in lines {
-            self.take_written(&line, number, quotes);
+        for line in &lines {
+            let line = self.numbers[1].strip(line).unwrap_or(line);
+            by_clocks(line).into_iter().for_each(|line| self.take_written(line, number, quotes));
         }
     }
 
@@ -387,7 +396,7 @@ impl<R: BufRead> Reader<R> {
         // What stands before the first is a message of its own, or a prefix that nobody knows.
         let head = &line.message[..first];
         let own = Shape::of(&text[..text.find(line.message).unwrap_or(0)]);
-        let is_message = piece::is_like_head(head);
+        let is_message = head::is_like(head);
         if !is_message && first > 0 {
             let shape = Shape::of(head);
             self.shape = Some(shape).filter(Shape::is_telling).or(self.shape.take());
@@ -446,7 +455,7 @@ impl<R: BufRead> Reader<R> {
             self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
         }
         let area = self.area.take();
-        self.area = piece::area(line.message);
+        self.area = head::area(line.message);
         if self.area.is_some() {
             return;
         }
@@ -471,6 +480,10 @@ impl<R: BufRead> Reader<R> {
                 None => Open::new(*header, number, line.time, line.caller),
             };
             open.quotes = message.quotes;
+            // Nothing is printed over it: such machines have few CPUs.
+            if open.wants_length() {
+                self.close_where(|_| true);
+            }
             if let Some(cpuset) = piece::cpuset(line.message) {
                 open.take(&cpuset, number, line.caller);
             }
@@ -487,7 +500,7 @@ impl<R: BufRead> Reader<R> {
                 self.open_one(open);
                 return;
             }
-            taken_by => taken_by,
+            taken_by => taken_by.or_else(|| self.taker_of_lost_zone(&piece, message)),
         };
         let is_taken = taken_by.is_some();
         // A row may be that of any report which began since. A line about a victim names it.
@@ -539,14 +552,22 @@ impl<R: BufRead> Reader<R> {
         likely.or_else(|| taker(&|_| true))
     }
 
+    /// The only report that is unfinished, if the piece is a row of blocks whose zone's own row was lost.
+    fn taker_of_lost_zone(&mut self, piece: &Piece, message: &Message) -> Option<usize> {
+        let [open] = &mut self.open[..] else { return None };
+        let is_own = open.quotes == message.quotes
+            && open.take_lost_zone(piece, message.line, message.caller.as_deref());
+        is_own.then_some(0)
+    }
+
     /// Notes a report that is seen and cannot be read.
     fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
         let why = match piece {
             // At its end it may have the nodes of the cpuset.
-            Piece::Other | Piece::Cpuset(..) if piece::is_like_head(message) => {
+            Piece::Other | Piece::Cpuset(..) if head::is_like(message) => {
                 "it begins as a report does, and its flags are missing or damaged"
             }
-            Piece::Other if piece::is_cut_head(message) => {
+            Piece::Other if head::is_cut(message) => {
                 "its first line was cut, its flags are missing"
             }
             Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {

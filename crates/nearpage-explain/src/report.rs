@@ -320,6 +320,9 @@ pub struct Task {
     pub rss_pages: u64,
     /// Its name.
     pub name: String,
+    /// Bytes of its page tables; kernels from 4.15 on print them.
+    #[serde(skip)]
+    pub(crate) pgtables: Option<u64>,
 }
 
 /// A word where a figure should be that is none, such as `free:99999999999999999999kB`.
@@ -365,6 +368,8 @@ pub struct Report {
     pub kernel: Option<String>,
     /// Order of the block; `None` where the kernel asked for itself (sysrq), or does not say.
     pub order: Option<u8>,
+    /// Bytes in a row that a mapping wanted of a kernel without an MMU, which rounds them up to a block.
+    pub length: Option<u64>,
     /// Whether somebody asked for a kill (sysrq): newer kernels print an order of -1.
     pub is_sysrq: bool,
     /// The flags.
@@ -392,6 +397,8 @@ pub struct Report {
     pub slab_reclaimable_pages: Option<u64>,
     /// Slab that cannot be reclaimed, in pages.
     pub slab_unreclaimable_pages: Option<u64>,
+    /// Slab of both kinds, in pages, of kernels before 2.6.31, which print no other.
+    pub slab_pages: Option<u64>,
     /// Shared memory and tmpfs of the machine, in pages.
     pub shmem_pages: Option<u64>,
     /// Page tables of the machine, in pages.
@@ -404,6 +411,8 @@ pub struct Report {
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
     pub ram_pages: Option<u64>,
+    /// Pages that the allocator does not manage, holes among them.
+    pub reserved_pages: Option<u64>,
     /// Pages in zones of high memory, or that hold movable memory alone.
     pub highmem_pages: Option<u64>,
     /// Free swap.
@@ -494,6 +503,31 @@ impl Report {
         let (_, group) = cache.strip_suffix(')')?.split_once('(')?;
         let (id, name) = group.split_once(':')?;
         (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+    }
+
+    /// Whether it is a kill of kernels before 2.6.19, whose first line names no process.
+    pub(crate) fn is_nameless_kill(&self) -> bool {
+        self.kind == Kind::Oom && !self.lacks_head && self.process.is_empty()
+    }
+
+    /// The order of the block in which a length has room, if the size of a page is told.
+    pub(crate) fn order_of_length(&self) -> Option<u8> {
+        let [page_kib] = self.page_sizes()[..] else { return None };
+        let pages = self.length?.div_ceil(page_kib << 10).max(1);
+        Some(pages.checked_next_power_of_two()?.ilog2() as u8)
+    }
+
+    /// The oldest kernel that prints what the rows of zones have; `None` if all do.
+    pub(crate) fn least_version(&self) -> Option<(u32, u32)> {
+        let prints = |of: fn(&ZoneRow) -> Figure| self.zones.iter().any(|zone| of(zone).is_exact());
+        match () {
+            () if prints(|zone| zone.free_highatomic) => Some((6, 13)),
+            () if prints(|zone| zone.boost) => Some((5, 16)),
+            () if prints(|zone| zone.reserved_highatomic) => Some((5, 5)),
+            () if prints(|zone| zone.free_pcp) => Some((4, 2)),
+            () if prints(|zone| zone.managed) => Some((3, 9)),
+            () => None,
+        }
     }
 
     /// Major and minor number of the kernel's release.

@@ -224,7 +224,10 @@ pub(crate) fn unreadable(message: &str) -> Option<&str> {
 
 /// `lowmem_reserve[]: 0 1907 7941 7941 7941`
 pub(crate) fn reserve(message: &str) -> Option<Vec<u64>> {
-    numbers(message.strip_prefix("lowmem_reserve[]:")?)
+    // Before Linux 2.6.12 the marks were a part of what it told, unless there was none.
+    let older = || numbers(message.strip_prefix("protections[]:")?);
+    let older = || older().filter(|numbers| numbers.iter().all(|kept| *kept == 0));
+    message.strip_prefix("lowmem_reserve[]:").map_or_else(older, numbers)
 }
 
 /// Numbers alone: the rest of a line that the log broke.

@@ -12,14 +12,14 @@
 use std::borrow::Cow;
 
 use crate::anchor;
-use crate::piece;
+use crate::head;
 use crate::prefix::{Line, is_dated, uncoloured};
 
 /// Bytes of a text that grows from several lines.
 const TEXT_MOST: usize = 64 << 10;
 
-/// Lines of quoted-printable that go on have so many bytes, and so many characters at most.
-const WIDTH_LEAST: usize = 70;
+/// Lines of quoted-printable that go on have so many bytes, also without a number in front, and so many characters at most.
+const WIDTH_LEAST: usize = 62;
 const WIDTH_MOST: usize = 78;
 
 /// Transports of one line that are undone one after the other, the outermost first.
@@ -90,7 +90,7 @@ impl Transport {
 
 /// Whether a line ends as quoted-printable does where a table or blanks are around it.
 fn may_be_within(line: &str) -> bool {
-    core(line).ends_with('=') && !line.ends_with('=')
+    core(line).ends_with('=') && !line.ends_with('=') || without_end_code(line).is_some()
 }
 
 /// A line without the blanks and the mark of a table behind it.
@@ -141,7 +141,7 @@ impl Printable {
     /// The line that seemed to go on, if the next begins a message: an equals sign was its last character.
     fn release(&mut self, next: &str) -> Option<String> {
         let rest = || &next[same_prefix(&self.began, next)..];
-        let begins = |text: &str| anchor::begins(text) || piece::is_like_head(text);
+        let begins = |text: &str| anchor::begins(text) || head::is_like(text);
         let is_new = self.is_holding() && !self.is_told && {
             let line = Line::parse(rest());
             // Wider ones have something in front, as the next has.
@@ -152,6 +152,8 @@ impl Printable {
     }
 
     fn joined(&mut self, text: &str, core: &str, is_told: bool) -> Option<String> {
+        // Some write the end of each line as a code, and then one that goes on.
+        let (text, core) = without_end_code(text).map_or((text, core), |line| (line, ""));
         // An equals sign at the end of a row of blocks is one, unless those are written as codes.
         let is_likely = core.len() >= WIDTH_LEAST && !core.ends_with("kB =");
         let goes_on = core.ends_with('=') && (is_told || is_likely);
@@ -169,6 +171,12 @@ impl Printable {
             false => text.into(),
         })
     }
+}
+
+/// A line without the code of its end, `=0A=` or `=0D=0A=`, if it has one.
+fn without_end_code(text: &str) -> Option<&str> {
+    let line = core(text).strip_suffix("=0A=")?;
+    Some(line.strip_suffix("=0D").unwrap_or(line))
 }
 
 /// Bytes with which two lines begin that differ in digits at most, up to a blank or a mark.

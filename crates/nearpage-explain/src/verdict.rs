@@ -1,12 +1,14 @@
 //! Which rule refused a request: the core's watermark check on each zone of the report.
 
-use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
+use nearpage::rules::watermarks::AllocFlags;
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
 use crate::figure::{Figure, Side};
+use crate::held::{NoProgress, no_progress};
+use crate::judge::of_zone;
 use crate::report::{Kind, NodeRow, Reached, Report, ZoneRow};
-use crate::zones::{Excluded, Figures, Mark, Zones};
+use crate::zones::{Excluded, MACHINE_KIB_MOST, Mark, Zones};
 
 /// A rule of the page allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -147,7 +149,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn of(zone: &ZoneRow) -> Parts {
+    pub(crate) fn of(zone: &ZoneRow) -> Parts {
         let (min, boost) = (zone.min.known(), zone.boost.known().unwrap_or(0));
         let step = min.zip(zone.low.known()).map(|(min, low)| low.saturating_sub(min));
         let min = min.filter(|_| zone.name != "HighMem").map(|min| min.saturating_sub(boost));
@@ -156,6 +158,16 @@ impl Parts {
 }
 
 impl ZoneVerdict {
+    /// Opens what depends on something that the report lacks.
+    fn open(&mut self, depends_on: &'static str) {
+        for judgement in [Some(&mut self.at_min), self.at_high.as_mut()].into_iter().flatten() {
+            (judgement.rule, judgement.answer) = (Rule::Unknown, Answer::Open);
+            judgement.depends_on = vec![depends_on];
+            judgement.needed = Figure::UNKNOWN;
+        }
+        self.gives_order = None;
+    }
+
     /// The judgement against a mark.
     pub fn at(&self, mark: Mark) -> &Judgement {
         match (&self.at_high, mark) {
@@ -174,29 +186,6 @@ pub struct Confinement {
     pub elsewhere: Option<(u32, String)>,
     /// Pages in nodes and zones that the kernel left out of the report since the request could not use them.
     pub hidden_pages: u64,
-}
-
-/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct NoProgress {
-    /// Memory of files, which can be freed, in zones that the request may use.
-    pub file: Figure,
-    /// Slab that can be freed.
-    pub slab_reclaimable: Figure,
-    /// Anonymous memory in zones that the request may use; it can leave as far as there is swap.
-    pub anon: Figure,
-    /// Free swap.
-    pub swap_free: Option<u64>,
-    /// Slab that cannot be freed.
-    pub slab_unreclaimable: Figure,
-    /// What reclaim may not touch: locked, or of a kind that has no way out.
-    pub unevictable: Figure,
-    /// Page tables.
-    pub page_tables: Figure,
-    /// Stacks of threads in the kernel.
-    pub kernel_stack: Figure,
-    /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
-    pub unexplained: Option<u64>,
 }
 
 /// Why a request was refused.
@@ -278,7 +267,10 @@ impl Verdict {
         let zones = Zones::new(report);
         let mut rows: Vec<&ZoneRow> = report.zones.iter().collect();
         rows.sort_by_key(|zone| (zone.node, std::cmp::Reverse(zones.index(&zone.name))));
-        let judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
+        let mut judged: Vec<ZoneVerdict> = rows.iter().map(|zone| of_zone(&zones, zone)).collect();
+        if zones.lacks_flags() {
+            judged.iter_mut().for_each(|zone| zone.open("gfp_mask"));
+        }
         let (mark, decisive) = decisive(&judged);
         let confined_by = confinement(&zones, &judged);
         // What refuses before any zone is asked.
@@ -301,7 +293,9 @@ impl Verdict {
             mark: if named.is_some() { mark } else { Mark::Min },
             depends_on: match judgement {
                 Some(judgement) => judgement.depends_on.clone(),
-                None if rule == Rule::Unknown => lost.into_iter().collect(),
+                None if rule == Rule::Unknown => {
+                    lost.or(lacks_order(report).then_some("order")).into_iter().collect()
+                }
                 None => Vec::new(),
             },
             node: named.map(|zone| zone.node),
@@ -313,6 +307,11 @@ impl Verdict {
             zones: judged,
         }
     }
+}
+
+/// Whether the first line has lost its order, or its kernel prints none.
+fn lacks_order(report: &Report) -> bool {
+    report.order.is_none() && report.kind != Kind::Slub && !report.lacks_head && !report.is_sysrq
 }
 
 /// What a report lost without which no zone can be said to decide: a part of the flags, or rows of zones.
@@ -387,8 +386,20 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     if !is_asked(report) {
         return Some((Rule::AreaTooLarge, Answer::Refused));
     }
-    if report.kind == Kind::Slub || report.order.is_none() || told_area(report).is_some() {
+    // What gives no page gives no block of any order.
+    let mut asked = judged.iter().filter(|zone| zone.excluded.is_none()).peekable();
+    let gives_none = asked.peek().is_some()
+        && !report.lacks_head
+        && asked.all(|zone| zone.at_min.answer == Answer::Refused);
+    let is_open = report.order.is_none() && !gives_none;
+    if report.kind == Kind::Slub || is_open || told_area(report).is_some() {
         return Some((Rule::Unknown, Answer::Open));
+    }
+    // A report that has all but zones: kernels print those that the request could use.
+    let is_low = report.mode.gfp.intersects(Gfp::DMA | Gfp::DMA32) && !report.mode.is_cut;
+    let has_rest = report.free_pages.is_some() && report.ram_pages.is_some();
+    if is_low && has_rest && report.zones.is_empty() && report.nodes.is_empty() {
+        return Some((Rule::NoZone, Answer::Open));
     }
     // The zones of the nodes to which a request is confined are all there.
     let is_confined = matches!(
@@ -433,130 +444,10 @@ fn memory(report: &Report) -> Option<u64> {
 
 /// Whether any zone was asked: an area larger than all memory is refused before, and one of no size.
 pub(crate) fn is_asked(report: &Report) -> bool {
-    let is_odd = |pages| pages == 0 || memory(report).is_some_and(|ram| pages > ram);
+    let most = || MACHINE_KIB_MOST / report.page_kib();
+    let is_odd = |pages| pages == 0 || pages > memory(report).unwrap_or_else(most);
     !told_area(report).is_some_and(is_odd)
         && !report.failed.as_deref().unwrap_or_default().contains("exceeds tot")
-}
-
-fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
-    let figures = zones.figures(zone, Mark::Min);
-    let check = zones.check(&figures, Side::Worst);
-    let gives = |order: u8| {
-        zones.passes_check(zone, &WatermarkCheck { order: Order(order), ..check }, Side::Worst)
-    };
-    // Of a sysrq and of a fault that asks anew there was no last try.
-    let report = zones.report;
-    let has_last_try = report.kind == Kind::Oom && report.order.is_some() && zones.gfp != Gfp::NONE;
-    ZoneVerdict {
-        node: zone.node,
-        zone: zone.name.clone(),
-        excluded: zones.excluded(zone),
-        at_min: judge(zones, zone, &figures),
-        at_high: has_last_try.then(|| judge(zones, zone, &zones.figures(zone, Mark::High))),
-        reserve: figures.reserve,
-        cma: figures.cma,
-        managed: zones.managed(zone),
-        gives_order: (0..zone.blocks.len().max(1) as u8).rev().find(|&order| gives(order)),
-        is_damaged: zone.is_damaged,
-        parts: Parts::of(zone),
-    }
-}
-
-fn judge(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Judgement {
-    let answer = answer_of(zones, zone, figures);
-    let free = |side| figures.usable().if_good(side);
-    let needed = |side| zones.needed(figures, side);
-    let exact = |side| (Figure::exact(free(side)), Figure::exact(needed(side)));
-    let (free, needed) = match answer {
-        Answer::Refused => exact(Side::Best),
-        Answer::Passes => exact(Side::Worst),
-        Answer::Open => {
-            (figures.usable(), Figure::between(needed(Side::Best), needed(Side::Worst)))
-        }
-    };
-    Judgement {
-        rule: match answer {
-            Answer::Refused => rule_of(zones, zone, figures),
-            Answer::Passes => Rule::Passes,
-            Answer::Open => Rule::Unknown,
-        },
-        answer,
-        depends_on: match answer {
-            Answer::Open => depends_on(zones, zone, figures),
-            _ => Vec::new(),
-        },
-        free,
-        needed,
-        mark: figures.mark,
-    }
-}
-
-fn answer_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Answer {
-    let passes = |side| zones.passes(zone, figures, side);
-    match (passes(Side::Best), passes(Side::Worst)) {
-        (_, true) => Answer::Passes,
-        (true, false) => Answer::Open,
-        (false, false) => Answer::Refused,
-    }
-}
-
-/// The figures of which the worst alone refuses; else all that are open.
-fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'static str> {
-    let mut best = *figures;
-    for (_, figure, is_good) in best.named() {
-        *figure = Figure::exact(figure.bound(Side::Best, is_good));
-    }
-    let (mut open, mut alone) = (Vec::new(), Vec::new());
-    let mut of = *figures;
-    for (at, (name, figure, is_good)) in of.named().into_iter().enumerate() {
-        if figure.is_exact() {
-            continue;
-        }
-        open.push(name);
-        let mut changed = best;
-        *changed.named()[at].1 = Figure::exact(figure.bound(Side::Worst, is_good));
-        if !zones.passes(zone, &changed, Side::Best) {
-            alone.push(name);
-        }
-    }
-    // All figures at their best, and the blocks at their worst.
-    if !zone.has_all_blocks && !zones.passes(zone, &best, Side::Worst) {
-        open.push("blocks");
-        alone.push("blocks");
-    }
-    if alone.is_empty() { open } else { alone }
-}
-
-/// The rule that refuses with the best of the possible figures. Where a row lost some, it is known only if it refuses with the
-/// worst of those, too: several rules may refuse at once.
-fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
-    let best = rule_on(zones, figures, Side::Best);
-    let mut unprinted = *figures;
-    // The row ends with the pages of CMA, from 3.7 on.
-    if !zone.is_damaged && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
-        unprinted.urgent = Figure::exact(figures.urgent.least());
-        unprinted.boost = Figure::exact(figures.boost.most());
-    }
-    let worst = rule_on(zones, &unprinted, Side::Worst);
-    if best == worst { best } else { Rule::Unknown }
-}
-
-fn rule_on(zones: &Zones<'_>, figures: &Figures, side: Side) -> Rule {
-    let has_pages = |changed: &Figures| zones.has_pages(&zones.check(changed, side));
-    let none = Figure::exact(0);
-    let without_reserve = Figures { reserve: none, ..*figures };
-    let order = usize::from(figures.order.0);
-    if order > 0 && zones.lists().is_some_and(|lists| order >= lists) {
-        Rule::OrderTooLarge
-    } else if has_pages(figures) {
-        Rule::NoBlock
-    } else if has_pages(&without_reserve) {
-        Rule::LowmemReserve
-    } else if has_pages(&Figures { urgent: none, ..*figures }) {
-        Rule::HighatomicReserve
-    } else {
-        Rule::Watermark
-    }
 }
 
 /// The zone that decides, and the mark that it decides by. Small ones, such as the 16 MiB below the addresses of old devices,
@@ -665,62 +556,16 @@ pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
     let shown = shown.fold(Figure::exact(0), Figure::plus);
     let ram = report.ram_pages.unwrap_or(0);
-    let hidden = if report.zones.is_empty() { 0 } else { ram.saturating_sub(shown.most()) };
-    if hidden > ram / 64 { hidden } else { 0 }
-}
-
-/// Where memory is, on the numbers of a report.
-pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
-    let report = zones.report;
-    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
-        report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
-    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
-        report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
-    let kib = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
-    // What lies in zones that the request may not use is of no use to it.
-    let of_asked = |all: Figure, of: &dyn Fn(&ZoneRow) -> Figure| {
-        let (asked, others): (Vec<&ZoneRow>, Vec<&ZoneRow>) =
-            report.zones.iter().partition(|zone| zones.excluded(zone).is_none());
-        let sum =
-            |rows: Vec<&ZoneRow>| rows.into_iter().map(of).fold(Figure::exact(0), Figure::plus);
-        if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
-    };
-    let (anon, file, unevictable) = (
-        of_nodes(&|node| node.anon),
-        of_nodes(&|node| node.file),
-        of_nodes(&|node| node.unevictable),
-    );
-    let slab_reclaimable = kib(report.slab_reclaimable_pages);
-    let slab_unreclaimable = kib(report.slab_unreclaimable_pages);
-    let page_tables = kib(report.page_table_pages);
-    let kernel_stack = of_nodes(&|node| node.kernel_stack);
-    let managed = of_zones(&|zone| match report.version() {
-        Some(version) if version < (3, 9) => zone.present,
-        _ => zone.managed,
+    // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
+    let managed = report.zones.iter().map(|zone| match zone.managed.known() {
+        Some(managed) => Figure::exact(managed / page),
+        None => zone.present.map(|kib| kib / page),
     });
-    let pool = report.hugetlb.map_or(0, |(_, all)| all);
-    // These are little where they are not told of.
-    let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
-    let explained =
-        [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
-            .into_iter()
-            .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
-            .chain([little(kib(report.secondary_table_pages))])
-            .fold(Figure::exact(0), Figure::plus);
-    let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
-    NoProgress {
-        file: of_asked(file, &|zone| zone.file),
-        slab_reclaimable,
-        anon: of_asked(anon, &|zone| zone.anon),
-        swap_free: report.swap_free,
-        slab_unreclaimable,
-        unevictable,
-        page_tables,
-        kernel_stack,
-        unexplained: managed.minus(explained).known().filter(|_| !is_wrong),
-    }
+    let managed = managed.fold(Figure::exact(0), Figure::plus);
+    let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
+    let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(ram / 64));
+    let hidden = ram.saturating_sub(shown.most());
+    if hidden > ram / 64 && !is_all && !report.zones.is_empty() { hidden } else { 0 }
 }
 
 /// The mark and what may be taken below it.

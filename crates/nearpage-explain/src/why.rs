@@ -6,15 +6,17 @@ use nearpage_machine::size;
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::{Figure, Side};
 use crate::filled;
+use crate::held::NoProgress;
 use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
 use crate::verdict::{
     Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
 };
-use crate::zones::{Excluded, Zones};
+use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
-pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
+pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
+    let report = zones.report;
     if report.kind == Kind::Slub {
         return of_slub(report).into_iter().collect();
     }
@@ -25,28 +27,32 @@ pub(crate) fn of(report: &Report, verdict: &Verdict) -> Vec<Cause> {
     if is_vmalloc_of_addresses(report) || is_of_area {
         return vec![of_addresses(report, verdict)];
     }
-    let zones = Zones::new(report);
     if verdict.rule == Rule::NoRequest {
-        return of_no_request(&zones, verdict);
+        return of_no_request(zones, verdict);
     }
     let row = verdict.row(report);
+    // What raised the mark tells more than the reserve that it made decide.
+    let is_of_urgent = verdict.rule == Rule::HighatomicReserve;
     let sought = Sought { report, verdict, zones, row };
     let mut causes: Vec<Cause> = [
+        sought.confined(),
         sought.no_zone(),
         sought.wrong_mark(),
         sought.hidden_policy(),
         sought.cma(),
         sought.blocks(),
+        sought.boost().filter(|_| is_of_urgent),
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
-        sought.boost(),
+        sought.unmanaged(),
+        sought.boost().filter(|_| !is_of_urgent),
         sought.late(),
     ]
     .into_iter()
     .flatten()
     .collect();
-    causes.extend(filled::of(&sought.zones, verdict));
+    causes.extend(filled::of(zones, verdict, held));
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }
@@ -90,7 +96,11 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
     };
     let block = report.page_kib() << report.order.unwrap_or(0).min(20);
     let group = memcg.path.as_deref().unwrap_or("a group");
-    let told = |limit: Limit| format!("{} of {}", kib(limit.usage), kib(limit.limit));
+    let told = |Limit { usage, limit }: Limit| match kib(usage) == kib(limit) && usage != limit {
+        // Rounded they would seem equal.
+        true => format!("{usage} of {limit} KiB ({})", kib(limit)),
+        false => format!("{} of {}", kib(usage), kib(limit)),
+    };
     let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
     let mut causes = Vec::new();
     causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
@@ -210,7 +220,7 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
 struct Sought<'a> {
     report: &'a Report,
     verdict: &'a Verdict,
-    zones: Zones<'a>,
+    zones: &'a Zones<'a>,
     row: Option<&'a ZoneRow>,
 }
 
@@ -228,14 +238,52 @@ impl Sought<'_> {
         (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
     }
 
+    /// Where the kernel says that a policy or a cpuset confines the request, and not what is free beyond.
+    fn confined(&self) -> Option<Cause> {
+        let (by, nodes) = match self.report.constraint.as_deref()? {
+            "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &self.report.nodemask),
+            "CONSTRAINT_CPUSET" => ("a cpuset", &self.report.mems_allowed),
+            _ => return None,
+        };
+        if self.verdict.rule == Rule::NoZone || self.elsewhere().is_some() {
+            return None;
+        }
+        let nodes = nodes.as_deref().map_or("some nodes".into(), |nodes| {
+            format!("node {}", nearpage_machine::idlist::format(nodes))
+        });
+        let hidden = self.verdict.confined_by.as_ref().map_or(0, |by| by.hidden_pages);
+        let beyond = match (self.free_elsewhere(), hidden) {
+            (Some(free), _) => format!("{} are free on others", self.pages(free)),
+            (None, 0) => "what others have the report does not tell".into(),
+            (None, pages) => format!(
+                "others have {}, and how much of it is free the report does not tell",
+                kib(self.zones.kib(pages))
+            ),
+        };
+        let text = format!("the kernel says that {by} confines the request to {nodes}: {beyond}");
+        Some(Cause::new(
+            CauseKind::Elsewhere,
+            self.free_elsewhere().map(|free| self.zones.kib(free)),
+            text,
+        ))
+    }
+
     fn no_zone(&self) -> Option<Cause> {
         if self.verdict.rule != Rule::NoZone {
             return None;
         }
-        let mut nodes: Vec<u32> = self.report.zones.iter().map(|zone| zone.node).collect();
+        let highest = &self.verdict.highest_zone;
+        let Some(first) = self.report.zones.first() else {
+            let free = self.pages(self.report.free_pages?);
+            let text = format!(
+                "no zone is shown: there is no memory up to the end of {highest}, where the flags want it, and {free} are free above; unless rows were lost"
+            );
+            return Some(Cause::new(CauseKind::NoZone, None, text));
+        };
+        let mut nodes = vec![first.node];
+        nodes.extend(self.report.zones.iter().map(|zone| zone.node));
         nodes.dedup();
         let nodes = nearpage_machine::idlist::format(&nodes);
-        let highest = &self.verdict.highest_zone;
         let movable = match highest.as_str() {
             "Movable" => "",
             _ => "without __GFP_MOVABLE and __GFP_HIGHMEM ",
@@ -257,9 +305,14 @@ impl Sought<'_> {
         // Without CMA there would be enough, or it is most of what is free.
         let at_min = self.verdict.of_row()?.at_min.needed.least();
         let by_pages = !matches!(self.verdict.rule, Rule::NoBlock | Rule::OrderTooLarge);
+        let figures = self.zones.figures(row, Mark::Min);
+        let with_cma = Figures { cma: Figure::exact(0), ..figures };
+        let would_pass = || self.zones.passes(row, &with_cma, Side::Best);
         let decides = cma.least() > 0
-            && (by_pages && free >= at_min.min(judgement.needed.least())
+            && (by_pages && free >= at_min.min(judgement.needed.least()) && would_pass()
                 || cma.least() >= free / 2);
+        // What is little decides nothing that is open.
+        let decides = decides && (judgement.answer != Answer::Open || cma.least() >= free / 10);
         let counts = judgement.free.most() < free;
         (decides && counts && judgement.answer != Answer::Passes).then(|| {
             let cma_kib = self.zones.kib(cma.least());
@@ -344,7 +397,7 @@ impl Sought<'_> {
                 kib(self.zones.kib(1 << order))
             )
         });
-        let (may, locked) = large_blocks(&self.zones, row);
+        let (may, locked) = large_blocks(self.zones, row);
         let locked = match locked {
             0 => String::new(),
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
@@ -368,10 +421,34 @@ impl Sought<'_> {
     }
 
     fn highatomic(&self) -> Option<Cause> {
+        let row = self.row?;
+        let has_letter = row.blocks.iter().filter_map(|blocks| blocks.types.as_ref());
+        let has_letter = has_letter.into_iter().any(|types| types.contains('H'));
+        let has_pages =
+            self.verdict.rule == Rule::HighatomicReserve || self.verdict.depends_on == ["free_pcp"];
+        if has_letter && has_pages && !self.zones.may_take_any(row, self.zones.flags) {
+            let text = format!(
+                "all free blocks of {} of node {} that this request could take are reserved for urgent requests of higher order (H): of {} free none is for it",
+                row.name,
+                row.node,
+                self.pages(self.zones.pages(row.free).least())
+            );
+            return Some(Cause::new(CauseKind::Highatomic, row.free.known(), text));
+        }
+        if self.verdict.depends_on == ["reserved_highatomic"] {
+            let judgement = self.judgement()?;
+            let text = format!(
+                "whether it passes depends on how much of {} of node {} is reserved for urgent requests of higher order, which this kernel does not print: {} are free, {} needed without any",
+                row.name,
+                row.node,
+                self.pages(judgement.free.least()),
+                self.pages(self.zones.needed(&self.without_urgent(row), Side::Best)),
+            );
+            return Some(Cause::new(CauseKind::Highatomic, None, text));
+        }
         if self.verdict.rule != Rule::HighatomicReserve {
             return None;
         }
-        let row = self.row?;
         let urgent = self.zones.figures(row, self.verdict.mark).urgent;
         let at_least = if urgent.is_exact() { "" } else { "at least " };
         let text = format!(
@@ -386,6 +463,10 @@ impl Sought<'_> {
             }
         );
         Some(Cause::new(CauseKind::Highatomic, self.zones.kib(urgent.least()), text))
+    }
+
+    fn without_urgent(&self, row: &ZoneRow) -> Figures {
+        Figures { urgent: Figure::exact(0), ..self.zones.figures(row, self.verdict.mark) }
     }
 
     fn reserve(&self) -> Option<Cause> {
@@ -409,7 +490,6 @@ impl Sought<'_> {
         if matches!(self.verdict.rule, Rule::NoZone | Rule::Passes) {
             return None;
         }
-        let by = self.verdict.confined_by.as_ref().map(|confined| confined.by);
         let why = |by| match by {
             Some(Excluded::Policy) => "on nodes that the policy forbids",
             Some(Excluded::Cpuset) => "on nodes outside the cpuset",
@@ -417,22 +497,42 @@ impl Sought<'_> {
             Some(Excluded::Kind) => "in zones that its flags do not allow",
             None => "on nodes or in zones that are not shown",
         };
-        let hidden = self.free_elsewhere();
-        let seen = self.verdict.zones.iter().filter(|zone| zone.excluded.is_some());
-        let seen = seen.filter(|zone| zone.at_min.answer == Answer::Passes);
-        let seen = seen.map(|zone| zone.at_min.free.least()).fold(0, u64::saturating_add);
-        let pages = hidden.unwrap_or(0).saturating_add(seen);
-        (pages > 0).then(|| {
-            let text = format!("{} are free {}", self.pages(pages), why(by));
-            Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), text)
-        })
+        let mut free: Vec<(Option<Excluded>, u64)> = Vec::new();
+        let mut add = |by, pages: u64| match free.iter_mut().find(|(of, _)| *of == by) {
+            Some((_, sum)) => *sum = sum.saturating_add(pages),
+            None => free.push((by, pages)),
+        };
+        if let Some(hidden) = self.free_elsewhere() {
+            add(self.verdict.confined_by.as_ref().map(|confined| confined.by), hidden);
+        }
+        let gives = |zone: &&ZoneVerdict| zone.at_min.answer == Answer::Passes;
+        // Flags that were cut allow nobody knows which zones.
+        let is_known = |zone: &&ZoneVerdict| {
+            zone.excluded.is_some_and(|by| by != Excluded::Kind || !self.report.mode.is_cut)
+        };
+        for zone in self.verdict.zones.iter().filter(is_known).filter(gives) {
+            add(zone.excluded, zone.at_min.free.least());
+        }
+        let told = |(by, pages): &(_, u64)| format!("{} are free {}", self.pages(*pages), why(*by));
+        let told: Vec<String> = free.iter().filter(|(_, pages)| *pages > 0).map(told).collect();
+        let pages = free.iter().map(|(_, pages)| *pages).fold(0, u64::saturating_add);
+        (pages > 0)
+            .then(|| Cause::new(CauseKind::Elsewhere, self.zones.kib(pages), told.join(", ")))
     }
 
     fn boost(&self) -> Option<Cause> {
         let row = self.row?;
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
-        let is_most = self.verdict.rule == Rule::Watermark && boost > 0 && boost >= min / 3;
-        is_most.then(|| {
+        let is_most = boost >= min / 3;
+        let decides = || match self.verdict.rule {
+            Rule::Watermark => is_most || self.passes_without_boost(row),
+            Rule::HighatomicReserve => {
+                let urgent = self.zones.figures(row, self.verdict.mark).urgent;
+                boost > self.zones.kib(urgent.least()) && self.passes_without_boost(row)
+            }
+            _ => false,
+        };
+        (boost > 0 && decides()).then(|| {
             let (at_most, proof) = match row.boost.is_exact() {
                 true => ("", ""),
                 false => ("at most ", " (its distance to low proves it, this kernel does not print the boost)"),
@@ -448,6 +548,32 @@ impl Sought<'_> {
         })
     }
 
+    fn passes_without_boost(&self, row: &ZoneRow) -> bool {
+        let figures = self.zones.figures(row, self.verdict.mark);
+        let boost = Figure::exact(self.zones.boost(row).least());
+        let lower = Figures { mark: figures.mark.minus(boost), ..figures };
+        self.zones.passes(row, &lower, Side::Worst)
+    }
+
+    /// Most of what the zones have was never given to the allocator.
+    fn unmanaged(&self) -> Option<Cause> {
+        let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let sum = |of: fn(&ZoneRow) -> Figure| {
+            let asked = self.report.zones.iter().filter(asked);
+            asked.map(of).fold(Figure::exact(0), Figure::plus).known()
+        };
+        let (present, managed) = (sum(|zone| zone.present)?, sum(|zone| zone.managed)?);
+        let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
+        (is_refused && managed < present / 2).then(|| {
+            let text = format!(
+                "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree), or is not set up yet",
+                kib(present),
+                if managed == 0 { "nothing".into() } else { kib(managed) }
+            );
+            Cause::new(CauseKind::Unmanaged, present - managed, text)
+        })
+    }
+
     fn late(&self) -> Option<Cause> {
         (self.verdict.rule == Rule::Passes).then(|| {
             let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
@@ -458,6 +584,15 @@ impl Sought<'_> {
     fn task(&self) -> Option<Cause> {
         let task = self.report.tasks.first()?;
         let resident = self.zones.kib(task.rss_pages);
+        let managed = self.report.zones.iter().map(|zone| zone.managed);
+        let managed = managed.fold(Figure::exact(0), Figure::plus).known().unwrap_or(0);
+        let ram = self.report.ram_pages.map_or(0, |pages| self.zones.kib(pages));
+        let ended = self.report.victim.as_ref().and_then(|victim| victim.anon).unwrap_or(0);
+        let all = managed.max(ram).max(ended);
+        // One that holds next to nothing explains nothing.
+        if resident < all / 100 {
+            return None;
+        }
         let text = format!(
             "the largest of {} tasks is {} (process {}) with {} resident",
             self.report.tasks_listed,

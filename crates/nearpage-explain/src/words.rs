@@ -2,9 +2,11 @@
 
 use crate::Explanation;
 use crate::figure::Figure;
+use crate::held::NoProgress;
 use crate::report::{Kind, NodeRow, Report};
-use crate::verdict::{Answer, Judgement, NoProgress, Rule, Verdict, ZoneVerdict};
-use crate::zones::Mark;
+use crate::verdict::{Answer, Judgement, Rule, Verdict, ZoneVerdict};
+use crate::zones::{Mark, PAGES_MOST};
+use nearpage::Gfp;
 use nearpage_machine::{idlist, shown, size};
 
 /// Zones, nodes and tasks that are shown one by one.
@@ -88,6 +90,9 @@ fn kib(kib: impl Into<Figure>) -> String {
 
 /// Pages as a size, with their number in brackets.
 fn pages(report: &Report, pages: Figure) -> String {
+    // More than any machine has are no bound.
+    let is_bound = pages.most() < PAGES_MOST;
+    let pages = if is_bound { pages } else { Figure::between(pages.least(), u64::MAX) };
     let page = report.page_kib();
     let scaled = |pages: u64| pages.saturating_mul(page);
     let figure = match pages.most() {
@@ -106,11 +111,20 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     let block = |order: u8| kib(Some(report.page_kib() << order));
     let mut text = match report.order {
         Some(0) => format!("order 0: one page of {}", block(0)),
-        Some(order) if order < 32 => format!("order {order}: {} in a row", block(order)),
+        Some(order) if order < 32 => match report.length {
+            Some(length) => format!(
+                "order {order}: {} in a row for a mapping of {}, without an MMU",
+                block(order),
+                kib(Some(length.div_ceil(1024)))
+            ),
+            None => format!("order {order}: {} in a row", block(order)),
+        },
         Some(order) => format!("order {order}"),
         None => "no order".into(),
     };
-    if !report.lacks_head {
+    if report.mode.is_cut && report.mode.gfp == Gfp::NONE {
+        text += ", its flags are cut";
+    } else if !report.lacks_head {
         text += &format!(", {}", report.mode.gfp);
         for other in &report.mode.others {
             text += &format!("|{}", shown(other));
@@ -187,7 +201,8 @@ fn because(report: &Report, zone: &ZoneVerdict, mark: Mark) -> String {
     };
     if mark == Mark::High {
         text += &format!(
-            "; against min it is {}, but the last try before a kill asks for high",
+            "; against min it {}{}, but the last try before a kill asks for high",
+            if zone.at_min.answer == Answer::Passes { "" } else { "is " },
             proof(zone.at_min.answer, &zone.at_min.depends_on)
         );
     }

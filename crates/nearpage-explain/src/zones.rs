@@ -7,7 +7,10 @@ use crate::figure::{Figure, Side};
 use crate::report::{FreeBlocks, Report, ZoneRow};
 
 /// More pages than any machine has addresses for. Sums of figures of a damaged log stay sums.
-const PAGES_MOST: u64 = 1 << 52;
+pub(crate) const PAGES_MOST: u64 = 1 << 52;
+
+/// No processor has addresses for 4 PiB.
+pub(crate) const MACHINE_KIB_MOST: u64 = 1 << 42;
 
 /// More orders than any kernel has lists of.
 const ORDERS_MOST: usize = 32;
@@ -102,6 +105,11 @@ impl<'a> Zones<'a> {
         }
     }
 
+    /// Whether no flag is known, since their number was cut within its digits.
+    pub(crate) fn lacks_flags(&self) -> bool {
+        self.report.mode.is_cut && self.gfp == Gfp::NONE
+    }
+
     /// The one node that the request insists on, if it does and the report tells.
     pub(crate) fn this_node(&self) -> Option<u32> {
         match self.insisted_on[..] {
@@ -160,18 +168,23 @@ impl<'a> Zones<'a> {
 
     /// Whether the kernel is older than a version; `None` if the report does not tell.
     ///
-    /// Kernels from 3.8 on print types of free blocks, those from 4.6 on words of flags.
+    /// Kernels from 3.8 on print types of free blocks, those from 4.6 on words of flags. Others tell themselves by figures of
+    /// zones.
     pub(crate) fn is_before(&self, version: (u32, u32)) -> Option<bool> {
         if let Some(own) = self.report.version() {
             return Some(own < version);
         }
-        let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks && !zone.is_damaged;
+        let has_blocks = |zone: &&ZoneRow| zone.has_all_blocks;
         let mut blocks = self.report.zones.iter().filter(has_blocks).flat_map(|zone| &zone.blocks);
         let is_untyped = blocks.any(|blocks| blocks.count > 0 && blocks.types.is_none());
-        match self.report.mode.words {
-            Some(_) => (version <= (4, 6)).then_some(false),
-            None if is_untyped => (version >= (3, 8)).then_some(true),
-            None => (version >= (4, 6)).then_some(true),
+        let mode = &self.report.mode;
+        match () {
+            () if self.report.is_nameless_kill() => Some(true),
+            () if self.report.least_version() >= Some(version) => Some(false),
+            () if mode.words.is_some() => (version <= (4, 6)).then_some(false),
+            () if is_untyped => (version >= (3, 8)).then_some(true),
+            () if mode.bits.is_some() => (version >= (4, 6)).then_some(true),
+            () => None,
         }
     }
 
@@ -185,7 +198,10 @@ impl<'a> Zones<'a> {
         // Kernels before 3.7 print none; whose whole row has none and whose blocks have no types is one of them.
         let is_before = match report.version() {
             Some(version) => version < (3, 7),
-            None => !zone.is_damaged && self.is_before((3, 8)) == Some(true),
+            None => {
+                let is_whole = !zone.is_damaged || self.report.is_nameless_kill();
+                is_whole && self.is_before((3, 8)) == Some(true)
+            }
         };
         match self.pages(zone.free_cma) {
             said if said.is_exact() => said,
@@ -405,7 +421,13 @@ impl<'a> Zones<'a> {
         side: Side,
     ) -> bool {
         let takes = |migratetype: &Migratetype| match migratetype {
-            Migratetype::HighAtomic => flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM),
+            // From 6.12 on a single page that cannot be waited for is one of them, where there is no other.
+            Migratetype::HighAtomic => {
+                flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM)
+                    || order == Order(0)
+                        && flags.contains(AllocFlags::NON_BLOCK)
+                        && self.report.version() >= Some((6, 12))
+            }
             other => other.is_mergeable(),
         };
         (usize::from(order.0)..ORDERS_MOST).any(|order| {
@@ -414,10 +436,22 @@ impl<'a> Zones<'a> {
         })
     }
 
+    /// Whether a single page can be taken: of a block, or of what a CPU's pageset may have.
+    fn has_page(&self, zone: &ZoneRow, flags: AllocFlags, side: Side) -> bool {
+        self.may_take_any(zone, flags) || side == Side::Best && zone.free_pcp.most() > 0
+    }
+
+    /// Whether some free block, of any order, is of a type that the request may take, as far as the report tells.
+    pub(crate) fn may_take_any(&self, zone: &ZoneRow, flags: AllocFlags) -> bool {
+        let is_told = zone.has_all_blocks
+            && zone.blocks.iter().any(|blocks| blocks.count > 0)
+            && zone.blocks.iter().all(|blocks| blocks.types.is_some());
+        !is_told || self.has_any_block(zone, Order(0), flags, Side::Worst)
+    }
+
     /// Whether a mark of a zone is more than the zone has, or what it manages is: a count of its pages went wrong.
     pub(crate) fn has_wrong_mark(&self, zone: &ZoneRow) -> bool {
-        // No processor has addresses for 4 PiB.
-        let machine = self.report.ram_pages.map_or(1 << 42, |pages| self.kib(pages));
+        let machine = self.report.ram_pages.map_or(MACHINE_KIB_MOST, |pages| self.kib(pages));
         let most = zone.present.known().unwrap_or(machine);
         let is_more = |figure: Figure| figure.known().is_some_and(|kib| kib > most);
         is_more(zone.min) || is_more(zone.managed)
@@ -430,8 +464,14 @@ impl<'a> Zones<'a> {
 
     pub(crate) fn passes_check(&self, zone: &ZoneRow, check: &WatermarkCheck, side: Side) -> bool {
         let ignores_marks = check.flags.contains(AllocFlags::NO_WATERMARKS);
-        let has_block =
-            || check.order == Order(0) || self.has_any_block(zone, check.order, check.flags, side);
+        let has_block = || match check.order {
+            Order(0) => {
+                // More than the report has are of any type.
+                let is_more = check.free.0 > self.pages(zone.free).most();
+                is_more || self.has_page(zone, check.flags, side)
+            }
+            order => self.has_any_block(zone, order, check.flags, side),
+        };
         ignores_marks && zone.free.if_good(side) > 0 && has_block()
             || self.has_pages(check) && has_block() && self.passes_by_order(zone, check, side)
     }

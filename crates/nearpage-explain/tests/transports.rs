@@ -75,7 +75,7 @@ fn quoted_printable(log: &str) -> String {
 }
 
 /// Nothing is lost.
-const WHOLE: [Transport; 29] = [
+const WHOLE: [Transport; 31] = [
     ("as it is", |log| log.into()),
     ("containerd", |log| {
         each(log, |line| format!("2026-03-07T01:02:03.123456789Z stdout F {line}"))
@@ -142,6 +142,16 @@ const WHOLE: [Transport; 29] = [
         each(log, |line| format!("7,2026-03-07 01:02:03,\"{}\"", line.replace('"', "\"\"")))
     }),
     ("indented", |log| each(log, |line| format!("    {line}"))),
+    ("numbers in front", |log| {
+        let numbered = |(at, line)| format!("{:>6}\t{line}\n", at + 1);
+        log.lines().enumerate().map(numbered).collect()
+    }),
+    ("ends of lines as codes of mail", |log| {
+        each(&quoted_printable(log), |line| match line.strip_suffix('=') {
+            Some(_) => line.into(),
+            None => format!("{line}=0A="),
+        })
+    }),
 ];
 
 /// Ends of lines are lost, or what is behind a column.

@@ -76,6 +76,9 @@ impl Log {
         let noun = if self.reports == 1 { "report" } else { "reports" };
         let of = name.map_or(String::new(), |name| format!(" of {name}"));
         let what = match self.reports == 0 && unread.is_empty() {
+            true if lines == 0 => {
+                ": it is empty; a log is wanted, such as that of dmesg or journalctl -k"
+            }
             true => {
                 ": none has what kernels say first, such as \"invoked oom-killer\" or \"page allocation failure\""
             }

@@ -1,0 +1,84 @@
+//! Where memory is that reclaim did not free.
+
+use serde::Serialize;
+
+use crate::figure::Figure;
+use crate::report::{NodeRow, ZoneRow};
+use crate::zones::Zones;
+
+/// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NoProgress {
+    /// Memory of files, which can be freed, in zones that the request may use.
+    pub file: Figure,
+    /// Slab that can be freed.
+    pub slab_reclaimable: Figure,
+    /// Anonymous memory in zones that the request may use; it can leave as far as there is swap.
+    pub anon: Figure,
+    /// Free swap.
+    pub swap_free: Option<u64>,
+    /// Slab that cannot be freed.
+    pub slab_unreclaimable: Figure,
+    /// What reclaim may not touch: locked, or of a kind that has no way out.
+    pub unevictable: Figure,
+    /// Page tables.
+    pub page_tables: Figure,
+    /// Stacks of threads in the kernel.
+    pub kernel_stack: Figure,
+    /// Managed memory that no counter of the report explains; `None` if one that holds much is missing.
+    pub unexplained: Option<u64>,
+}
+
+/// Where memory is, on the numbers of a report.
+pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
+    let report = zones.report;
+    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
+        report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
+    };
+    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
+        report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
+    };
+    let kib = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
+    // What lies in zones that the request may not use is of no use to it.
+    let of_asked = |all: Figure, of: &dyn Fn(&ZoneRow) -> Figure| {
+        let (asked, others): (Vec<&ZoneRow>, Vec<&ZoneRow>) =
+            report.zones.iter().partition(|zone| zones.excluded(zone).is_none());
+        let sum =
+            |rows: Vec<&ZoneRow>| rows.into_iter().map(of).fold(Figure::exact(0), Figure::plus);
+        if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
+    };
+    let (anon, file, unevictable) = (
+        of_nodes(&|node| node.anon),
+        of_nodes(&|node| node.file),
+        of_nodes(&|node| node.unevictable),
+    );
+    let slab_reclaimable = kib(report.slab_reclaimable_pages);
+    let slab_unreclaimable = kib(report.slab_unreclaimable_pages);
+    let page_tables = kib(report.page_table_pages);
+    let kernel_stack = of_nodes(&|node| node.kernel_stack);
+    let managed = of_zones(&|zone| match report.version() {
+        Some(version) if version < (3, 9) => zone.present,
+        _ => zone.managed,
+    });
+    let pool = report.hugetlb.map_or(0, |(_, all)| all);
+    // These are little where they are not told of.
+    let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
+    let explained =
+        [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
+            .into_iter()
+            .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
+            .chain([little(kib(report.secondary_table_pages))])
+            .fold(Figure::exact(0), Figure::plus);
+    let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
+    NoProgress {
+        file: of_asked(file, &|zone| zone.file),
+        slab_reclaimable,
+        anon: of_asked(anon, &|zone| zone.anon),
+        swap_free: report.swap_free,
+        slab_unreclaimable,
+        unevictable,
+        page_tables,
+        kernel_stack,
+        unexplained: managed.minus(explained).known().filter(|_| !is_wrong),
+    }
+}
