@@ -612,6 +612,13 @@ Normal: 567*4kB 0*8kB 0*16kB = 2268kB
     let found = only(log);
     assert_eq!((found.verdict.rule, found.verdict.answer), (Rule::Watermark, Answer::Refused));
     assert_eq!(found.report.slab_pages, Some(297_474));
+    // Without that line: 2 in 100 are what describes the pages, 5 are zones.
+    let of = |pages: &str| {
+        let line = "116410 pages reserved\n";
+        only(&log.replace(line, "").replace("2162672 pages", pages)).verdict.rule
+    };
+    assert_eq!(of("2108000 pages"), Rule::Watermark);
+    assert_eq!(of("2170000 pages"), Rule::Unknown);
 }
 
 /// Reclaim did not take what it could have.
