@@ -8,9 +8,10 @@ use crate::beside::Beside;
 use crate::cause::Cause;
 use crate::figure::Figure;
 use crate::held::no_progress;
+use crate::judge::Rule;
 use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
-use crate::verdict::{self, Rule, Verdict};
+use crate::verdict::{self, Verdict};
 use crate::why;
 use crate::zones::Zones;
 

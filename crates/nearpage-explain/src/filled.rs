@@ -5,8 +5,9 @@ use nearpage::Gfp;
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::Figure;
 use crate::held::NoProgress;
+use crate::judge::Rule;
 use crate::report::{Kind, Report, ZoneRow};
-use crate::verdict::{Rule, Verdict, hidden_pages};
+use crate::verdict::{Verdict, hidden_pages};
 use crate::zones::Zones;
 
 /// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.

@@ -1,6 +1,6 @@
 //! The first line of a report: by its words, readable or not.
 
-use crate::piece::{PROCESS_MOST, nodes, value};
+use crate::fields::{PROCESS_MOST, nodes, value};
 use crate::report::Kind;
 
 /// The first line of a report.

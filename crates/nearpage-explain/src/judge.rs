@@ -2,11 +2,178 @@
 
 use nearpage::rules::watermarks::WatermarkCheck;
 use nearpage::{Gfp, Order};
+use serde::Serialize;
 
 use crate::figure::{Figure, Side};
 use crate::report::{Kind, ZoneRow};
-use crate::verdict::{Answer, Judgement, Parts, Rule, ZoneVerdict};
-use crate::zones::{Figures, Mark, Zones};
+use crate::zones::{Excluded, Figures, Mark, Zones};
+
+/// A rule of the page allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// Not enough pages above the `min` mark, or what is left of it for an urgent request.
+    Watermark,
+    /// Enough pages but for those that the zone keeps from requests that could have used a higher zone.
+    LowmemReserve,
+    /// Enough pages but for those reserved for urgent requests of higher order.
+    HighatomicReserve,
+    /// Enough pages, and no free block that is large enough and of a type that the request may take; on kernels before 4.4
+    /// also too few pages in blocks of that order.
+    NoBlock,
+    /// No list has blocks of that order.
+    OrderTooLarge,
+    /// The limit of a memory cgroup: the zones were not asked.
+    Memcg,
+    /// vmalloc: the area is larger than all memory; no zone was asked.
+    AreaTooLarge,
+    /// vmalloc, vmap: no addresses for the area; no zone was asked.
+    Addresses,
+    /// vmalloc: the area has no size; no zone was asked, and nothing was short.
+    EmptyArea,
+    /// No request is known: somebody asked for a kill (sysrq, a program), or a fault that got no page before.
+    NoRequest,
+    /// No zone that the flags allow is on a node that may be used.
+    NoZone,
+    /// None, by these numbers: memory came back before they were printed, or a rule refused that they do not show.
+    Passes,
+    /// The report does not have what would tell.
+    Unknown,
+}
+
+impl Rule {
+    /// The name of the rule, as in JSON; names do not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Watermark => "watermark",
+            Rule::LowmemReserve => "lowmem_reserve",
+            Rule::HighatomicReserve => "highatomic_reserve",
+            Rule::NoBlock => "no_block",
+            Rule::OrderTooLarge => "order_too_large",
+            Rule::Memcg => "memcg",
+            Rule::AreaTooLarge => "area_too_large",
+            Rule::Addresses => "addresses",
+            Rule::EmptyArea => "empty_area",
+            Rule::NoRequest => "no_request",
+            Rule::NoZone => "no_zone",
+            Rule::Passes => "passes",
+            Rule::Unknown => "unknown",
+        }
+    }
+
+    /// Whether vmalloc refused the area itself: no zone was asked.
+    pub(crate) fn is_of_area(self) -> bool {
+        matches!(self, Rule::AreaTooLarge | Rule::Addresses | Rule::EmptyArea)
+    }
+}
+
+/// How sure a judgement is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Refused, whatever the figures are that the report lacks.
+    Refused,
+    /// Passes, whatever they are.
+    Passes,
+    /// It depends on them.
+    Open,
+}
+
+impl Answer {
+    /// The name of the answer, as in JSON; names do not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Answer::Refused => "refused",
+            Answer::Passes => "passes",
+            Answer::Open => "open",
+        }
+    }
+}
+
+/// What a zone says to a request that has to leave a mark. Figures are pages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Judgement {
+    /// The rule that refuses; [`Rule::Unknown`] where the answer is open, or figures are lost that would tell which of several.
+    pub rule: Rule,
+    /// How sure that is.
+    pub answer: Answer,
+    /// The figures on which an open answer depends, by their names in the report; `blocks` are the free blocks by order.
+    pub depends_on: Vec<&'static str>,
+    /// Pages free to the request: at most of a refusal, at least where it passes.
+    pub free: Figure,
+    /// Pages that would have to be: at least of a refusal, at most where it passes.
+    pub needed: Figure,
+    /// The mark, before what an urgent request may go below it.
+    pub mark: Figure,
+}
+
+/// The judgement on a zone.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ZoneVerdict {
+    /// The node.
+    pub node: u32,
+    /// The zone.
+    pub zone: String,
+    /// Why the request could not use it, if it could not.
+    pub excluded: Option<Excluded>,
+    /// What it said, or would have, against `min`.
+    #[serde(flatten)]
+    pub at_min: Judgement,
+    /// What it said to the last try before a kill, which is against `high`; of OOM reports only.
+    pub at_high: Option<Judgement>,
+    /// The reserve against requests that could have used a higher zone.
+    pub reserve: Figure,
+    /// Pages of CMA among those free, which are not for this request.
+    pub cma: Figure,
+    /// Pages that the zone has.
+    pub managed: Figure,
+    /// The highest order of which it would have given a block for sure.
+    pub gives_order: Option<u8>,
+    /// Whether the row was cut, or figures of it cannot be read.
+    pub is_damaged: bool,
+    /// What its marks say of its size, in proportion to other zones.
+    #[serde(skip)]
+    pub(crate) parts: Parts,
+}
+
+/// What is in proportion to a zone's size by its marks: each gets its part of `min_free_kbytes`, with which `min` grows and the
+/// distance of the marks, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Parts {
+    /// From `min` to `low`: no boost changes it.
+    pub(crate) step: Option<u64>,
+    /// `min` without its boost; of high memory it is bounded.
+    pub(crate) min: Option<u64>,
+}
+
+impl Parts {
+    pub(crate) fn of(zone: &ZoneRow) -> Parts {
+        let (min, boost) = (zone.min.known(), zone.boost.known().unwrap_or(0));
+        let step = min.zip(zone.low.known()).map(|(min, low)| low.saturating_sub(min));
+        let min = min.filter(|_| zone.name != "HighMem").map(|min| min.saturating_sub(boost));
+        Parts { step, min }
+    }
+}
+
+impl ZoneVerdict {
+    /// Opens what depends on something that the report lacks.
+    pub(crate) fn open(&mut self, depends_on: &'static str) {
+        for judgement in [Some(&mut self.at_min), self.at_high.as_mut()].into_iter().flatten() {
+            (judgement.rule, judgement.answer) = (Rule::Unknown, Answer::Open);
+            judgement.depends_on = vec![depends_on];
+            judgement.needed = Figure::UNKNOWN;
+        }
+        self.gives_order = None;
+    }
+
+    /// The judgement against a mark.
+    pub fn at(&self, mark: Mark) -> &Judgement {
+        match (&self.at_high, mark) {
+            (Some(at_high), Mark::High) => at_high,
+            _ => &self.at_min,
+        }
+    }
+}
 
 pub(crate) fn of_zone(zones: &Zones<'_>, zone: &ZoneRow) -> ZoneVerdict {
     let figures = zones.figures(zone, Mark::Min);

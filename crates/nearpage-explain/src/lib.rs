@@ -35,6 +35,7 @@ mod anchor;
 mod beside;
 mod cause;
 mod explanation;
+mod fields;
 mod figure;
 mod filled;
 mod head;
@@ -61,12 +62,13 @@ pub use cause::{Cause, CauseKind};
 pub use explanation::Explanation;
 pub use figure::Figure;
 pub use held::NoProgress;
+pub use judge::{Answer, Judgement, Rule, ZoneVerdict};
 pub use reader::{ReadError, Reader, UNREAD_MOST, Unread};
 pub use remedy::{Change, Effect, Remedy};
 pub use report::{
     FreeBlocks, Kind, Limit, Memcg, Mode, NodeRow, Report, SlabCache, Slub, TASKS_MOST, Task,
     UNREADABLE_MOST, Unreadable, Victim, ZoneRow,
 };
-pub use verdict::{Answer, Confinement, Judgement, Rule, Verdict, ZoneVerdict};
+pub use verdict::{Confinement, Verdict};
 pub use words::Paragraph;
 pub use zones::{Excluded, Mark};

@@ -2,15 +2,12 @@
 
 use std::str::FromStr;
 
-use nearpage_machine::idlist;
 
 use crate::anchor;
+use crate::fields::{PROCESS_MOST, nodes, value};
 use crate::head::{self, Header};
 use crate::report::{Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
-
-/// Characters of a name that are kept: kernels print 15, and prefixes that nobody knows may stand before them.
-pub(crate) const PROCESS_MOST: usize = 64;
 
 /// Characters of a cache's name that are kept: a group's cache has the group's name.
 const CACHE_MOST: usize = 256;
@@ -137,26 +134,6 @@ pub(crate) fn classify(message: &str) -> Piece {
         .or_else(|| of_tasks(message))
         .or_else(|| of_slub(message))
         .unwrap_or(Piece::Other)
-}
-
-/// The value of `key` up to a comma or the end: `order:4`, `order=4`.
-pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let at = text.find(key)?;
-    let rest = &text[at + key.len()..];
-    // Words in parentheses have no commas.
-    Some(rest.split([',', ' ']).next().unwrap_or(rest).trim())
-}
-
-/// `0-1`, or `(null)` for none. The kernel separates ranges with commas, and fields too.
-pub(crate) fn nodes(text: &str, key: &str) -> Option<Vec<u32>> {
-    let at = text.find(key)?;
-    let rest = &text[at + key.len()..];
-    let end = rest.find(|character: char| {
-        !character.is_ascii_digit() && character != '-' && character != ','
-    });
-    let list = rest[..end.unwrap_or(rest.len())].trim_end_matches(',');
-    let ids = idlist::parse(list).ok()?;
-    (!ids.is_empty() && ids.len() <= 1024).then_some(ids)
 }
 
 fn of_memory(message: &str) -> Option<Piece> {

@@ -7,8 +7,9 @@ use serde::Serialize;
 use crate::cause::kib;
 use crate::figure::{Figure, Side};
 use crate::held::NoProgress;
+use crate::judge::Rule;
 use crate::report::{Kind, Reached, Report, ZoneRow};
-use crate::verdict::{Rule, Verdict, large_blocks};
+use crate::verdict::{Verdict, large_blocks};
 use crate::zones::{Excluded, Figures, Zones};
 
 /// A change.

@@ -7,11 +7,10 @@ use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::{Figure, Side};
 use crate::filled;
 use crate::held::NoProgress;
+use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{
-    Answer, Judgement, Rule, Verdict, ZoneVerdict, is_vmalloc_of_addresses, large_blocks,
-};
+use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.

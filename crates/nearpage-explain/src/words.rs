@@ -3,8 +3,9 @@
 use crate::Explanation;
 use crate::figure::Figure;
 use crate::held::NoProgress;
+use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::report::{Kind, NodeRow, Report};
-use crate::verdict::{Answer, Judgement, Rule, Verdict, ZoneVerdict};
+use crate::verdict::Verdict;
 use crate::zones::{Mark, PAGES_MOST};
 use nearpage::Gfp;
 use nearpage_machine::{idlist, shown, size};
