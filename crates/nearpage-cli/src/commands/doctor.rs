@@ -11,6 +11,7 @@ use nearpage_machine::open_tree;
 
 use super::input::{self, STANDARD_INPUT};
 use super::{CommandError, environment, print, print_json};
+use crate::confined::Rights;
 
 /// List settings of a machine that slow allocation down, and how to fix them.
 ///
@@ -31,6 +32,13 @@ pub struct DoctorArgs {
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
     json: bool,
+}
+
+impl DoctorArgs {
+    /// What it needs for another machine than this one.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        self.sysroot.as_ref().map(|path| Rights::default().reading([path]))
+    }
 }
 
 const AFTER_HELP: &str = "\

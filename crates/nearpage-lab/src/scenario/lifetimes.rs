@@ -106,10 +106,14 @@ pub(super) fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
     let text = match name.as_str() {
         "gcc" | "container" => return Ok(groups_of(name).expect("both come along")),
         _ => {
-            let accepted = "accepted: gcc, container, or a file";
+            let accepted = "accepted: gcc, container, or a file of the current folder";
             let refused = |error: LabError| format!("trace {error}; {accepted}");
-            read = text::read(name).or_else(|error| wrong(trace.span(), refused(error)))?;
-            text::of(name, &read, "lifetimes of pages")
+            let named = text::read_named(name);
+            read = named.or_else(|error| wrong(trace.span(), refused(error)))?;
+            let Some(read) = &read else {
+                return wrong(trace.span(), format!("trace {name:?} is not there; {accepted}"));
+            };
+            text::of(name, read, "lifetimes of pages")
                 .or_else(|error| wrong(trace.span(), refused(error)))?
         }
     };
