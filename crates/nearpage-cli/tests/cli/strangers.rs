@@ -430,7 +430,9 @@ fn no_number_of_a_scenario_is_without_a_bound() {
             let is_number = text[word.clone()].bytes().all(|byte| byte.is_ascii_digit());
             let line = &text[text[..word.start].rfind('\n').map_or(0, |at| at + 1)..word.start];
             let is_text = line.matches('"').count() % 2 == 1 || line.contains('#');
-            is_own && is_number && !is_text
+            // What was published is compared with, and counts nothing.
+            let is_published = line.starts_with("rows") || line.trim_start().starts_with('[');
+            is_own && is_number && !is_text && !is_published
         });
         for word in numbers {
             let changed = [&text[..word.start], "9223372036854775807", &text[word.end..]].concat();
@@ -457,7 +459,7 @@ fn a_scenario_reads_no_file_of_this_machine() {
     symlink("../secret", folder.path().join("work/link")).unwrap();
     write("work/own", "topsecret\n");
     let scenario = include_str!("../../../nearpage-lab/scenarios/pcp-autotune.toml");
-    let (costs, trace) = ("costs = \"intel-2s224\"", "trace = \"gcc\"");
+    let (costs, trace) = ("costs = \"intel-2s128\"", "trace = \"gcc\"");
     let run = |key: &str, known: &str, name: &str| {
         assert!(scenario.contains(known), "{known}");
         write("work/s.toml", &scenario.replace(known, &format!("{key} = {name:?}")));
