@@ -9,6 +9,7 @@ use std::env;
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::process::ExitCode;
 
 use nearpage::rules::pagesets::{DrainSize, SizeRule, Sizes, Tuning, ZoneShare};
 use nearpage::{Model, PageCount};
@@ -40,8 +41,19 @@ fn mine() -> Model {
 }
 // ANCHOR_END: rules
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let open = |path: String| Replay::open(Path::new(&path));
+fn main() -> ExitCode {
+    match compare() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("own_rules: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare() -> Result<(), Box<dyn Error>> {
+    let open =
+        |path: String| Replay::open(Path::new(&path)).map_err(|error| format!("{path}: {error}"));
     let mut replays = env::args().skip(1).map(open).collect::<Result<Vec<Replay>, _>>()?;
     if replays.is_empty() {
         replays.push(Replay::shipped());

@@ -1,9 +1,11 @@
 """What the native half of the package has. Sizes are in pages unless a name says otherwise."""
 
 import os
-from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, final
+from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, final, overload
 
-
+import pandas
+import polars
+import pyarrow
 
 _Path = str | os.PathLike[str]
 _Progress = Callable[[int, int], object] | None
@@ -17,12 +19,23 @@ class Table:
 
     @property
     def column_names(self) -> list[str]: ...
-    def to_arrow(self) -> Any:
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Names and kinds of the columns."""
+    def to_arrow(self) -> pyarrow.Table:
         """As a ``pyarrow.Table``, which shares the columns."""
-    def to_pandas(self) -> Any:
-        """As a ``pandas.DataFrame``; it needs pyarrow, too."""
-    def to_polars(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
+        """As a ``pandas.DataFrame``; it needs pyarrow, too. Whole numbers stay whole, also beside nulls."""
+    def to_polars(self) -> polars.DataFrame:
         """As a ``polars.DataFrame``."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Its rows, each as a dict: ``pandas.DataFrame(table)`` takes them."""
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]:
+        """A column by its name, or a row by its place."""
+    def __reduce__(self) -> tuple[Any, ...]: ...
     def to_dicts(self) -> list[dict[str, Any]]:
         """Its rows, each as a dict."""
     def __len__(self) -> int: ...
@@ -106,9 +119,9 @@ class Events:
     libraries that take the stream hear it by their own rules.
     """
 
-    def to_arrow(self) -> Any: ...
-    def to_pandas(self) -> Any: ...
-    def to_polars(self) -> Any: ...
+    def to_arrow(self) -> pyarrow.Table: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
+    def to_polars(self) -> polars.DataFrame: ...
     def __iter__(self) -> EventTables: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -562,6 +575,7 @@ def machine_facts(report: Report) -> dict[str, int]:
 def model_version(name: str) -> str:
     """16 hexadecimal digits that are others when the rules are, or the sources that play them. ``auto`` is any of the rules."""
 
+def _table(columns: list[tuple[str, str, list[Any]]]) -> Table: ...
 def models() -> list[tuple[str, str]]: ...
 def settings() -> list[tuple[str, str, str]]: ...
 def _panic(is_long: bool) -> None: ...

@@ -47,6 +47,19 @@ class ReplayError(NearpageError):
     """A bundle cannot be read or replayed."""
 
 
+class MissingError(ReplayError, FileNotFoundError):
+    """There is no bundle by this path."""
+
+    def __init__(self, message: str, place: str | None = None, expected: str | None = None) -> None:
+        super().__init__(message, place, expected)
+        # OSError keeps the second of three as a text of its own.
+        self.args = (message, place, expected)
+        self.filename = place
+
+    def __reduce__(self) -> tuple[type[MissingError], tuple[str, str | None, str | None]]:
+        return MissingError, (str(self), self.place, self.expected)
+
+
 class LabError(NearpageError):
     """A scenario cannot be run as it is written."""
 

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 from .errors import NearpageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from ._nearpage import Report, Table
 
 __all__ = ["samples", "sweep"]
 
 
-def samples(report: Report, quantity: str = "free", *, width: float = 8.0, height: float = 3.5) -> Any:
-    """The course of a quantity over the samples of a replay, recorded (lines) and predicted (dashes), a colour a zone.
+def samples(report: Report, quantity: str = "free", *, ax: Axes | None = None, width: float = 8.0, height: float = 3.5) -> Figure:
+    """The course of a quantity over the samples of a replay, recorded (lines) and predicted (dashes), a colour a zone, in a figure
+    of its own or in ``ax``.
 
     ``quantity`` is ``free`` (pages of zones), ``count`` or ``high`` (pages and limits of the largest pagesets). Sizes are in inches.
     """
-    figure, axes = _figure(width, height)
+    figure, axes = _figure(width, height, ax)
     by_line: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
     for row in report.samples.to_dicts():
         if row["quantity"] == quantity:
@@ -40,10 +44,10 @@ def samples(report: Report, quantity: str = "free", *, width: float = 8.0, heigh
     return figure
 
 
-def sweep(table: Table, x: str = "lock_acquisitions", y: str = "most_pages_per_hold", *, label: Sequence[str] | None = None) -> Any:
+def sweep(table: Table, x: str = "lock_acquisitions", y: str = "most_pages_per_hold", *, label: Sequence[str] | None = None, ax: Axes | None = None) -> Figure:
     """The points of a sweep in two figures; those that no other beats in both are filled. ``label`` are the settings that name them, by
     default all that the sweep was over."""
-    figure, axes = _figure(6.0, 4.5)
+    figure, axes = _figure(6.0, 4.5, ax)
     rows = table.to_dicts()
     settings = list(label) if label is not None else [name for name in table.column_names if "." in name]
     for row in rows:
@@ -63,16 +67,29 @@ def _drawn(report: Report) -> str:
         figure = samples(report)
     except NearpageError:
         return ""
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg")
-    # What comes before the element is of a file of its own.
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]
+    return _svg(figure)
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def _figure(width: float, height: float, ax: Axes | None) -> tuple[Figure, Axes]:
+    if ax is not None:
+        return ax.get_figure(root=True), ax
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise NearpageError("plots need matplotlib (pip install matplotlib)", "matplotlib", "pip install matplotlib") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+
+    class Shown(Figure):
+        """A figure that a notebook shows without a magic command of its own."""
+
+        def _repr_html_(self) -> str:
+            return _svg(self)
+
+    figure = Shown(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
+
+
+def _svg(figure: Figure) -> str:
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg")
+    # What comes before the element is of a file of its own.
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]

@@ -2,6 +2,8 @@
 //! accepted there.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use nearpage_machine::InputError;
 use nearpage_replay::ReplayError;
@@ -16,6 +18,7 @@ pub(crate) enum Class {
     Argument,
     Machine,
     Replay,
+    Missing,
     Lab,
     Log,
     Memory,
@@ -28,6 +31,7 @@ impl Class {
             Class::Argument => "ArgumentError",
             Class::Machine => "MachineError",
             Class::Replay => "ReplayError",
+            Class::Missing => "MissingError",
             Class::Lab => "LabError",
             Class::Log => "LogError",
             Class::Memory => "AllocationError",
@@ -73,6 +77,18 @@ pub(crate) fn machine(error: &InputError) -> PyErr {
         _ => None,
     };
     Class::Machine.error(place, error)
+}
+
+/// Refuses the path of a bundle that is not there; Python has a class of its own for that.
+pub(crate) fn there(path: &Path) -> PyResult<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let place = path.display().to_string();
+            let message = format!("{place}: {error}, expected a bundle");
+            Err(Class::Missing.error(Some(place), message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Why there is no result. The input is the bundle, or a file of it.

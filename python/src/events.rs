@@ -21,7 +21,7 @@ use pyo3::types::{PyCapsule, PyList};
 
 use crate::error::Class;
 use crate::guard::caught;
-use crate::table::{Table, needed, stream_capsule, to_arrow};
+use crate::table::{Table, needed, stream_capsule, to_arrow, to_pandas};
 
 /// Events of a batch.
 const ROWS: usize = 1 << 16;
@@ -335,8 +335,7 @@ impl Events {
     }
 
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        needed(py, "pandas")?;
-        self.to_arrow(py)?.call_method0("to_pandas")
+        to_pandas(py, || self.to_arrow(py))
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -31,6 +31,7 @@ impl Prepared {
         path: PathBuf,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Prepared> {
+        error::there(&path)?;
         let input = path.display().to_string();
         let measured = long(py, progress, move |course| {
             Replay::open(&path).and_then(|replay| Measured::new(replay, course))

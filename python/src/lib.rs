@@ -71,6 +71,7 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fleet::check_settings, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::machine_facts, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::model_version, module)?)?;
+    module.add_function(wrap_pyfunction!(table::unpickled, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::what_if_machine, module)?)?;
     module.add_class::<lab::LabReport>()?;
     module.add_function(wrap_pyfunction!(lab::run, module)?)?;

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::{model, model_for, setting, values as values_of};
-use crate::error::{self, Class, failed};
+use crate::error::{self, Class, failed, there};
 use crate::events::Events;
 use crate::guard::long;
 use crate::machine::Machine;
@@ -87,6 +87,7 @@ pub(crate) fn cpu_rule(name: &str) -> PyResult<CpuRule> {
 impl Bundle {
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Bundle> {
+        there(&path)?;
         let input = path.display().to_string();
         let replay = long(py, None, move |_| Replay::open(&path))?;
         Ok(Bundle { replay: Arc::new(replay.map_err(|error| failed(&input, &error))?) })

@@ -10,9 +10,9 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use pyo3::exceptions::{PyImportError, PyModuleNotFoundError};
+use pyo3::exceptions::{PyImportError, PyIndexError, PyKeyError, PyModuleNotFoundError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyCapsule, PyDict, PyIterator, PyTuple};
 
 use crate::error::Class;
 
@@ -102,8 +102,7 @@ impl Table {
     }
 
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "pandas")?;
-        to_arrow(slf.as_any())?.call_method0("to_pandas")
+        to_pandas(slf.py(), || to_arrow(slf.as_any()))
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -111,16 +110,55 @@ impl Table {
     }
 
     fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        (0..self.batch.num_rows()).map(|row| self.row(py, row)).collect()
+    }
+
+    /// Rows, as dicts.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.to_dicts(py)?.into_pyobject(py)?.try_iter()
+    }
+
+    /// A column by its name, or a row by its place.
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Ok(name) = key.extract::<String>() {
+            let Some(column) = self.batch.column_by_name(&name) else {
+                let message =
+                    format!("{name:?}, expected one of {}", self.column_names().join(", "));
+                return Err(PyKeyError::new_err(message));
+            };
+            let values = (0..column.len()).map(|row| cell(py, column, row));
+            return Ok(values.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?.into_any());
+        }
+        let place: isize = key.extract()?;
+        let rows = self.batch.num_rows() as isize;
+        let row = if place < 0 { place + rows } else { place };
+        if !(0..rows).contains(&row) {
+            return Err(PyIndexError::new_err(format!("{place}, expected a row of {rows}")));
+        }
+        Ok(self.row(py, row as usize)?.into_any())
+    }
+
+    #[getter]
+    fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_arrow(slf.as_any())?.getattr("schema")
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let schema = self.batch.schema();
-        (0..self.batch.num_rows())
-            .map(|row| {
-                let of_row = PyDict::new(py);
-                for (field, column) in schema.fields().iter().zip(self.batch.columns()) {
-                    of_row.set_item(field.name(), cell(py, column, row)?)?;
-                }
-                Ok(of_row)
-            })
-            .collect()
+        let columns = schema.fields().iter().zip(self.batch.columns()).map(|(field, column)| {
+            let values = (0..column.len()).map(|row| cell(py, column, row));
+            Ok((field.name(), kind_of(field.data_type())?, values.collect::<PyResult<Vec<_>>>()?))
+        });
+        let columns = columns.collect::<PyResult<Vec<_>>>()?;
+        let made = py.import("nearpage._nearpage")?.getattr("_table")?;
+        Ok((made, PyTuple::new(py, [columns])?))
     }
 
     #[getter]
@@ -158,6 +196,63 @@ impl Table {
         }
         Ok(html)
     }
+}
+
+impl Table {
+    fn row<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyDict>> {
+        let of_row = PyDict::new(py);
+        for (field, column) in self.batch.schema().fields().iter().zip(self.batch.columns()) {
+            of_row.set_item(field.name(), cell(py, column, row)?)?;
+        }
+        Ok(of_row)
+    }
+}
+
+/// The name of a kind of columns, as pickles have it.
+fn kind_of(kind: &DataType) -> PyResult<&'static str> {
+    Ok(match kind {
+        DataType::Utf8 => "text",
+        DataType::UInt64 => "u64",
+        DataType::Int64 => "i64",
+        DataType::Float64 => "f64",
+        DataType::Boolean => "bool",
+        DataType::UInt32 => "u32",
+        DataType::UInt8 => "u8",
+        DataType::Duration(_) => "ns",
+        DataType::Dictionary(..) => "words",
+        _ => return Err(Class::Internal.error(None, "a column of a kind that tables do not have")),
+    })
+}
+
+/// A table of columns as a pickle has them: names, kinds, values.
+#[pyfunction]
+#[pyo3(name = "_table")]
+pub(crate) fn unpickled(columns: Vec<(String, String, Bound<'_, PyAny>)>) -> PyResult<Table> {
+    let mut made = Columns::default();
+    for (name, kind, values) in columns {
+        let array: ArrayRef = match &*kind {
+            "text" => Arc::new(StringArray::from(values.extract::<Vec<Option<String>>>()?)),
+            "u64" => Arc::new(UInt64Array::from(values.extract::<Vec<Option<u64>>>()?)),
+            "i64" => Arc::new(Int64Array::from(values.extract::<Vec<Option<i64>>>()?)),
+            "f64" => Arc::new(Float64Array::from(values.extract::<Vec<Option<f64>>>()?)),
+            "bool" => Arc::new(BooleanArray::from(values.extract::<Vec<Option<bool>>>()?)),
+            "u32" => Arc::new(UInt32Array::from(values.extract::<Vec<Option<u32>>>()?)),
+            "u8" => Arc::new(UInt8Array::from(values.extract::<Vec<Option<u8>>>()?)),
+            "ns" => Arc::new(DurationNanosecondArray::from(values.extract::<Vec<Option<i64>>>()?)),
+            "words" => {
+                let words = values.extract::<Vec<Option<String>>>()?;
+                let words: DictionaryArray<Int32Type> =
+                    words.iter().map(Option::as_deref).collect();
+                Arc::new(words)
+            }
+            _ => {
+                let message = format!("a column of kind {kind:?}, expected one of a table's");
+                return Err(Class::Argument.error(Some("columns".into()), message));
+            }
+        };
+        made = made.with(&name, array.data_type().clone(), array);
+    }
+    made.table()
 }
 
 /// A value of a column; `None` for null.
@@ -217,6 +312,16 @@ pub(crate) fn needed<'py>(py: Python<'py>, package: &str) -> PyResult<Bound<'py,
 /// What takes the capsule, as a `pyarrow.Table`.
 pub(crate) fn to_arrow<'py>(table: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     needed(table.py(), "pyarrow")?.call_method1("table", (table,))
+}
+
+/// An Arrow table as a `pandas.DataFrame`, in which whole numbers stay whole.
+pub(crate) fn to_pandas<'py>(
+    py: Python<'py>,
+    arrow: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // Before the table is made: pyarrow looks for it, too, and says less where it is not.
+    needed(py, "pandas")?;
+    py.import("nearpage.frames")?.call_method1("to_pandas", (arrow()?,))
 }
 
 /// Text within HTML.

@@ -13,7 +13,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
 import nearpage  # noqa: E402
-from nearpage.fleet import pareto  # noqa: E402
+from nearpage.fleet import judge, pareto  # noqa: E402
 from nearpage.fleet.answers import Comparison, compare  # noqa: E402
 from nearpage.fleet.pairs import Variant  # noqa: E402
 from nearpage.fleet.resample import least_clusters, means  # noqa: E402
@@ -128,7 +128,136 @@ def test_the_same_results_give_the_same_answers() -> None:
     rows = results(9, {setting(1): planted})
     first, again = compare(rows, figures=["holds"]), compare(rows[::-1], figures=["holds"])
     assert first == again
-    assert compare(rows, figures=["holds"], seed=1).answers[0].low != first.answers[0].low
+
+
+def test_a_verdict_hangs_on_nothing_else() -> None:
+    """The same whatever else is asked, and with any seed: the loads of which 15 of 16 are lower, among noise."""
+
+    def lower(at: int, draws: Any) -> float:
+        return 1.04 if at == 7 else 0.8 + 0.01 * at
+
+    rows = results(16, {setting(1): lower} | {setting(batch): noise for batch in range(2, 5)})
+    variant = Variant("nearpage", setting(1))
+
+    def of(rows: list[Row], figures: list[str], **asked: Any) -> tuple[Any, ...]:
+        [answer] = [of for of in compare(rows, figures=figures, **asked).answers if of.variant == variant and of.figure.name == "holds"]
+        return answer.verdict, answer.low, answer.high, answer.p_alone, answer.typical
+
+    first = of(rows, ["holds"])
+    assert first[0] == "better" and first[3] < 0.001
+    without = [row for row in rows if row["settings"] != setting(3)]
+    alone = [row for row in rows if row["settings"] in ("{}", setting(1))]
+    families = [(rows, ["holds"]), (rows, ["whole_mean", "holds"]), (without, ["holds"]), (alone, ["holds"]), (alone, ["holds", "whole_mean"])]
+    for seed in range(20):
+        for family, figures in families if seed == 0 else families[seed % 5 :][:1]:
+            assert of(family, figures, seed=seed, primary=figures[0]) == first
+    # What a seed does change, and what else is asked, is the probability for all questions together.
+    noisy = [compare(rows, figures=["holds"], seed=seed).answers[1].p for seed in range(3)]
+    assert len(set(noisy)) > 1
+
+
+def test_probabilities_are_those_of_scipy() -> None:
+    from scipy import stats
+
+    draws = np.random.default_rng(SEED)
+    for units in (6, 9, 16, 24, 31, 48):
+        values = draws.normal(0.3, 1, units)
+        assert judge.judge(values).p == pytest.approx(stats.wilcoxon(values, method="exact").pvalue)
+        flipped = judge.flip_probability(values)
+        drawn = stats.permutation_test((values,), np.mean, permutation_type="samples", n_resamples=4095, rng=1)
+        assert flipped == pytest.approx(drawn.pvalue, abs=0.04)
+    # Weights that are all the same say the same, by another way.
+    values = draws.normal(0.3, 1, 14)
+    plain, weighted = judge.judge(values), judge.judge(values, 1 + 1e-9 * draws.random(14))
+    for name in ("mean", "low", "high", "typical_low", "typical_high", "p"):
+        assert getattr(weighted, name) == pytest.approx(getattr(plain, name), abs=1e-6), name
+
+
+def test_tails_have_exact_bounds_and_are_named() -> None:
+    assert judge.unseen_share(12) == pytest.approx(0.2209, abs=1e-4) and judge.worse_share(1, 10) == pytest.approx((0.0025, 0.4450), abs=1e-4)
+
+    def one_in_ten(at: int, draws: Any) -> float:
+        return 4.0 if at % 10 == 9 else 0.95 + 0.001 * (at % 5)
+
+    [answer] = compare(results(20, {setting(1): one_in_ten}), figures=["holds"]).answers
+    # Most loads are better, and the mean is not: neither is told for the other.
+    assert answer.verdict == "no difference can be told" and answer.typical < 1 < answer.ratio
+    assert answer.worse == 2 and answer.worse_low == pytest.approx(0.0123, abs=1e-3) and "2 of 20 worse by more than 5 %" in str(answer)
+
+
+def test_recordings_of_a_host_are_one_unit() -> None:
+    rows = results(12, {setting(1): planted}, entries=10)
+    for row in rows:
+        row |= {"host": row["load"], "load": row["entry"]}
+    by_host = compare(rows, figures=["holds"])
+    assert (by_host.unit, by_host.answers[0].loads, by_host.answers[0].units[0].pairs) == ("host", 12, 10)
+    assert compare(rows, figures=["holds"], unit="load").answers[0].loads == 120
+    services = [{**row, "service": "ab"[int(row["host"].split()[1]) % 2]} for row in rows]
+    assert compare(services, figures=["holds"], unit="service").answers[0].verdict == "too few"
+    with pytest.raises(nearpage.ArgumentError, match="load 0 does not say its service|does not say its service"):
+        compare(rows, unit="service")
+    # Weights are told for each unit, and what is heavy draws the mean.
+    weights = {row["host"]: 1.0 for row in rows}
+    worst = max(by_host.answers[0].units, key=lambda unit: unit.ratio)
+    heavy = compare(rows, figures=["holds"], weights=weights | {worst.name: 20.0}).answers[0]
+    assert by_host.answers[0].ratio < heavy.ratio < worst.ratio
+    with pytest.raises(nearpage.ArgumentError, match="weights: load 0 has no weight, expected a number above 0"):
+        compare(rows, figures=["holds"], weights={})
+
+
+def test_twins_never_add_to_how_many_there_are() -> None:
+    rows = results(4, {setting(1): planted})
+    twins = [
+        {**row, "entry": f"{row['entry']} twin {seed}", "load": f"twin {row['load']} {seed}", "twin_of": row["load"], "holds": row["holds"] + seed}
+        for row in rows for seed in range(8)
+    ]  # fmt: skip
+    rows = [{**row, "name": row["load"]} for row in rows]
+    compared = compare([*rows, *twins], figures=["holds"])
+    assert compared.answers[0].loads == 4 and compared.answers[0].verdict == "too few" and compared.twins == 32
+    assert "32 twins of recordings count as their recordings" in str(compared)
+    # Without the recordings, too; and asked by load or about recordings.
+    assert compare(twins, figures=["holds"]).answers[0].loads == 4
+    assert compare([*rows, *twins], figures=["holds"], unit="recording").answers[0].loads == 8
+
+
+def test_variants_that_are_the_same_are_told_so() -> None:
+    rows = results(9, {setting(1): planted})
+    copies = [{**row, "settings": setting(2)} for row in rows if row["settings"] == setting(1)]
+    same = [{**row, "settings": setting(3)} for row in rows if row["settings"] == "{}"]
+    compared = compare([*rows, *copies, *same], figures=["holds"])
+    assert sorted(sorted(map(str, group)) for group in compared.equal) == [
+        ["nearpage", "nearpage pcp.batch=3"], ["nearpage pcp.batch=1", "nearpage pcp.batch=2"],
+    ]  # fmt: skip
+    assert {str(of.variant): of.verdict for of in compared.answers}["nearpage pcp.batch=3"] == "the same"
+
+
+def test_recordings_below_the_gate_are_left_out_and_named() -> None:
+    rows = results(16, {setting(1): planted})
+    for row in rows:
+        row["fidelity"] = 70.0 if row["load"] in ("load 3", "load 5") else None if row["load"] == "load 0" else 95.0
+    compared = compare(rows, figures=["holds"])
+    assert compared.left_out == (("load 3", 70.0), ("load 5", 70.0)) and compared.unproven == 1 and compared.answers[0].loads == 14
+    assert "Left out, since the model predicts them to less than 80 %: load 3 (70.0 %), load 5 (70.0 %)." in compared.said()
+    assert compare(rows, figures=["holds"], gate=0).answers[0].loads == 16
+    none = compare([{**row, "fidelity": 10.0} for row in rows], figures=["holds"])
+    assert none.answers == [] and "There is nothing to compare" in none.said()[0] and len(none.left_out) == 16
+
+
+def test_an_interval_has_room_for_the_model_and_the_start() -> None:
+    rows = results(16, {setting(1): lambda at, draws: 0.9 * math.exp(draws.normal(0, 0.02))})
+    [plain] = compare(rows, figures=["holds"]).answers
+    assert plain.verdict == "better" and plain.model_error is None and plain.low == plain.loads_low and "the model's error is unknown" in str(plain)
+    [exact] = compare([{**row, "error_percent_holds": 0.1} for row in rows], figures=["holds"]).answers
+    assert exact.verdict == "better" and exact.model_error == pytest.approx(1.001, abs=1e-4)
+    # A model that predicts a fifth too much may be wrong about a tenth.
+    [rough] = compare([{**row, "error_percent_holds": 20.0} for row in rows], figures=["holds"]).answers
+    assert rough.verdict == "within the model's error" and rough.low is not None and rough.high is not None and rough.low < 0.7 < 1.2 < rough.high
+    assert (rough.loads_low, rough.loads_high) == (plain.loads_low, plain.loads_high)
+    # A first pass that says nothing of it, from a start that is all there is.
+    first = [{**row, "first_holds": 4 * row["holds"] if row["settings"] == "{}" else 5 * row["holds"]} for row in rows]
+    [start] = compare(first, figures=["holds"]).answers
+    assert start.short == 16 and start.start_error is not None and "16 shorter than the effect of their start" in str(start)
+    assert start.verdict == "within the model's error"
 
 
 def test_a_figure_that_nothing_changes_is_the_same() -> None:
@@ -140,7 +269,10 @@ def test_few_loads_are_told_to_be_few() -> None:
     assert [least_clusters(confidence) for confidence in (0.95, 0.9, 0.99)] == [6, 5, 8]
     sure: dict[str, Callable[[int, Any], float]] = {setting(1): lambda at, draws: 0.5 + 0.01 * at}
     verdicts = [compare(results(loads, sure), figures=["holds"]).answers[0].verdict for loads in (1, 2, 5, 6)]
-    assert verdicts == ["too few"] * 3 + ["better"]
+    assert verdicts == ["too few"] * 3 + ["perhaps better"]
+    # Of ten of one side enough is known for one of 20 questions, of six if it is the only one.
+    assert compare(results(10, sure), figures=["holds"]).answers[0].verdict == "better"
+    assert compare(results(6, sure), figures=["holds"], questions=1).answers[0].verdict == "better"
     [few] = compare(results(5, sure), figures=["holds"]).answers
     # The ratio is told all the same, and the loads.
     assert few.low is None and few.p is None and few.ratio < 0.6 and len(few.units) == 5
@@ -154,14 +286,15 @@ def test_ten_recordings_of_one_load_are_one_load() -> None:
     assert answer.verdict == "too few" and [unit.pairs for unit in answer.units] == [10, 10]
     # Asked about each load, its recordings are what is drawn.
     by_load = compare(rows, figures=["holds"], by=["load"])
-    assert [(of.group["load"], of.loads, of.verdict) for of in by_load.answers] == [("load 0", 10, "better"), ("load 1", 10, "better")]
+    assert [(of.group["load"], of.loads, of.verdict) for of in by_load.answers] == [("load 0", 10, "better"), ("load 1", 10, "perhaps better")]
+    assert by_load.unit == "recording"
 
 
 def test_groups_are_answered_each() -> None:
     def on_odd(at: int, draws: Any) -> float:
         return planted(at, draws) ** 3 if at % 2 else noise(at, draws)
 
-    compared = compare(results(24, {setting(1): on_odd}), figures=["holds"], by=["machine"])
+    compared = compare(results(48, {setting(1): on_odd}), figures=["holds"], by=["machine"])
     assert [(of.group["machine"], of.verdict) for of in compared.answers] == [("m0", "no difference can be told"), ("m1", "better")]
 
 
@@ -262,10 +395,10 @@ def test_fronts_agree_with_a_plain_model() -> None:
         assert pareto.front(points) == naive
 
 
-@pytest.mark.parametrize("module", ["answers", "figures", "pareto"])
+@pytest.mark.parametrize("module", ["answers", "figures", "judge", "logged", "pareto"])
 def test_examples_of_docstrings_run(module: str) -> None:
     import doctest
     import importlib
 
-    tested = doctest.testmod(importlib.import_module(f"nearpage.fleet.{module}"))
+    tested = doctest.testmod(importlib.import_module(f"nearpage.fleet.{module}"), extraglobs={"np": np})
     assert tested.attempted and not tested.failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -31,6 +32,8 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What needs a cluster or a bucket is tested elsewhere.
     here = [line for line in lines if "://" not in line]
     assert len(here) >= 5
+    if importlib.util.find_spec("duckdb") is None:
+        here = [line for line in here if not line.startswith("nearpage-fleet sql ")]
     for line in here:
         assert cli.main(shlex.split(line, comments=True)[1:]) == 0, line
     assert len(Path("results.csv").read_text().splitlines()) == 1 + 2 * 2 * 2

@@ -24,6 +24,7 @@ from fleet_help import MIXED, content_of, shortened, unpacked, write_folder, wri
 import nearpage
 import nearpage.fleet as fleet
 from nearpage.fleet import catalogue, cli
+from nearpage.fleet.catalogue import events_names
 from nearpage.fleet.files import LocalFiles
 from nearpage.fleet.parquet import write_events
 
@@ -251,7 +252,7 @@ def test_what_is_damaged_in_a_store_is_taken_in_again(own_store: fleet.Store, sm
     for damage in (
         lambda: line.write_bytes(b""),
         lambda: line.write_bytes(whole[:100]),
-        lambda: (objects / "events.parquet").unlink(),
+        lambda: (root / events_names(hashes["short"])[0]).unlink(),
         lambda: (objects / "bundle.tar.zst").unlink(),
     ):
         damage()
@@ -383,7 +384,7 @@ def test_damaged_and_later_entries_are_listed_with_the_reason(own_store: fleet.S
         assert problem in row["reason"], row
         with pytest.raises(nearpage.StoreError):
             own_store.entry(first)
-    (Path(own_store.url) / "entries" / second / "events.parquet").unlink()
+    (Path(own_store.url) / events_names(second)[0]).unlink()
     with pytest.raises(nearpage.StoreError, match="is not there"):
         own_store.events(second)
     with pytest.raises(nearpage.StoreError, match="no entry 'ffffffffff'"):

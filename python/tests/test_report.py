@@ -21,6 +21,7 @@ pytest.importorskip("pyarrow")
 import nearpage  # noqa: E402
 import nearpage.fleet as fleet  # noqa: E402
 from nearpage.fleet import page, report  # noqa: E402
+from nearpage.fleet.figures import MAIN  # noqa: E402
 from test_answers import Row, noise, planted, results, setting  # noqa: E402
 
 
@@ -137,6 +138,28 @@ def test_a_page_says_how_to_repeat_it_from_anywhere(own_store: fleet.Store, tmp_
     # Of several rule sets one is to be chosen: those without settings are offered.
     with pytest.raises(nearpage.ArgumentError, match="2 variants could be the baseline, expected one of linux-6.1; linux-6.18"):
         run(["--store", own_store.url, "-o", str(tmp_path / "none.html")])
+
+
+def test_a_page_of_many_loads_is_short_and_says_the_answer_first() -> None:
+    import random
+
+    draws, rows = random.Random(4), []
+    for load in range(2000):
+        base = draws.lognormvariate(8, 1)
+        for at in range(11):
+            rows.append(
+                {
+                    "entry": f"e{load}", "load": f"load {load}", "machine": f"machine {load % 300}", "kernel": "6.12", "model": "linux-6.12", "what_if": "",
+                    "settings": setting(at) if at else "{}", "seed": 0, "fidelity": 90.0 + load % 10, "error_percent_holds": 1.0, "error_percent_operations": 1.0,
+                    **{name: base * (draws.lognormvariate(0.1 * (at == 3), 0.2) if at else 1.0) for name in MAIN},
+                }
+            )  # fmt: skip
+    html = report.render(rows, primary="longest_hold_operations")
+    assert len(html) < 3_000_000
+    text = " ".join(Reader(html).text.split())
+    first = text.index("longest hold x1.1")
+    assert first < text.index("against linux-6.12") < text.index("Machines and settings") and "It is worse" in text
+    assert "up to 0 % of others may behave otherwise" in text.lower() and "250 more machines are not shown" in text and "Words" in text
 
 
 def test_plots_have_room_for_what_cannot_be_told() -> None:

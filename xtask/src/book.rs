@@ -11,7 +11,7 @@ mod readme;
 mod results;
 mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -114,16 +114,7 @@ pub fn run(arguments: &BookArgs) -> Result<(), BookError> {
         "{} figures without a source, blocks that nothing runs, stale pictures and chapters; {words} words of Markdown",
         found.len()
     );
-    let pending_file = root.join(PENDING);
-    let pending = read(&pending_file)?;
-    let counts = counts(&found);
-    let worse = worse(&counts, &pending);
-    if arguments.refresh && worse.is_empty() {
-        let lines = counts.iter().map(|(page, count)| format!("{count} {page}\n"));
-        write(&pending_file, &lines.collect::<String>())?;
-    }
-    worse.iter().for_each(|line| eprintln!("{line}"));
-    if worse.is_empty() { Ok(()) } else { Err(BookError::Found(worse.len())) }
+    if found.is_empty() { Ok(()) } else { Err(BookError::Found(found.len())) }
 }
 
 /// The most words that all Markdown of the repository has: nobody reads more.
@@ -144,38 +135,6 @@ fn words(root: &Path) -> Result<usize, BookError> {
         }
     }
     pages.iter().try_fold(0, |sum, page| Ok(sum + read(page)?.split_whitespace().count()))
-}
-
-/// Pages that are not yet held to their sources, with how many findings each has: no page may have more. `--refresh` lowers the
-/// numbers. At the end the file is empty.
-const PENDING: &str = "xtask/src/book/pending.txt";
-
-/// How many findings each page has.
-fn counts(found: &[String]) -> BTreeMap<&str, usize> {
-    let mut counts = BTreeMap::new();
-    for finding in found {
-        *counts.entry(finding.split(':').next().unwrap_or(finding)).or_default() += 1;
-    }
-    counts
-}
-
-/// Pages with more findings than are pending.
-fn worse(counts: &BTreeMap<&str, usize>, pending: &str) -> Vec<String> {
-    let allowed = |page: &str| {
-        let line =
-            pending.lines().filter_map(|line| line.split_once(' ')).find(|line| line.1 == page);
-        line.and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
-    };
-    counts
-        .iter()
-        .filter(|&(page, &count)| count > allowed(page))
-        .map(|(page, count)| {
-            format!(
-                "{page}: {count} findings, of which {} are known: cargo xtask book lists them",
-                allowed(page)
-            )
-        })
-        .collect()
 }
 
 fn read(path: &Path) -> Result<String, BookError> {

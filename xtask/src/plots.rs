@@ -121,7 +121,7 @@ fn failed(what: &str, error: io::Error) -> PlotsError {
     PlotsError::Io { what: what.to_owned(), error }
 }
 
-/// Keeps what a command printed, with the command and the commit. Its results are the same on every machine.
+/// Keeps what a command printed, with the command and the commit, and the processor of what it measured.
 fn record(
     root: &Path,
     file: &str,
@@ -134,12 +134,23 @@ fn record(
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let names = arguments.iter().map(|argument| argument.rsplit('/').next().unwrap_or(argument));
     let command = names.collect::<Vec<_>>().join(" ");
+    let measured = match printed.contains("(here)") {
+        true => format!("; what is of here was measured on {}", processor()),
+        false => String::new(),
+    };
     let text = format!(
-        "# nearpage {command}, commit {commit}; a simulation: the same on every machine\n\n{printed}"
+        "# nearpage {command}, commit {commit}; what is simulated is the same on every machine{measured}\n\n{printed}"
     );
     let path = root.join("bench").join(format!("{file}.txt"));
     fs::write(&path, &text).map_err(|error| failed(&path.display().to_string(), error))?;
     Ok(text)
+}
+
+/// The first processor that this machine names.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("a processor without a name", |(_, name)| name).to_owned()
 }
 
 /// The page that a command of the program writes, and what it prints.

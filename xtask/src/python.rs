@@ -9,13 +9,21 @@ use std::process::{Command, ExitStatus};
 use clap::Args;
 
 /// What the tests need always, and what they need beside it.
-const SHORT: [&str; 6] =
-    ["maturin>=1.9,<2", "pytest", "pytest-xdist>=3", "numpy", "pandas>=2", "pyarrow>=17"];
-const LONG: [&str; 12] = [
+const SHORT: [&str; 7] = [
+    "maturin>=1.9,<2",
+    "pytest",
+    "pytest-xdist>=3",
+    "numpy",
+    "pandas>=2",
+    "pyarrow>=17",
+    "scipy>=1.11",
+];
+const LONG: [&str; 13] = [
     "polars",
     "duckdb",
     "mypy",
     "pandas-stubs",
+    "scipy-stubs",
     "fsspec>=2024.12",
     "s3fs>=2025",
     "moto[server,s3]>=5",

@@ -17,11 +17,13 @@ mod progress;
 pub mod record;
 pub mod replay;
 pub mod run;
+mod snapshot;
 mod sudo;
 pub mod top;
 pub mod topo;
 pub mod trace;
 pub mod verify;
+mod vmcore;
 mod watched;
 pub mod whatif;
 
@@ -74,6 +76,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     Whatif(whatif::WhatIfArgs),
     Record(record::RecordArgs),
+    Snapshot(snapshot::SnapshotArgs),
     Trace(trace::TraceArgs),
     Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
@@ -255,6 +258,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Whatif(arguments) => whatif::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

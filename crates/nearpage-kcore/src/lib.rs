@@ -58,9 +58,11 @@
 
 mod btf;
 mod error;
+mod files;
 mod image;
 mod kernel;
 mod lists;
+mod log;
 mod memory;
 mod pageblocks;
 mod state;

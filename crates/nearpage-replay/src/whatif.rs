@@ -1,6 +1,7 @@
 //! What if: the same allocations and frees under other rules, other tunables or on another machine.
 
 mod changes;
+mod homes;
 mod machine;
 mod player;
 #[cfg(test)]

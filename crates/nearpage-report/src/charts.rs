@@ -327,11 +327,15 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low == high { (low, low + 1.0) } else { (low, high) }
 }
 
+/// A name without its middle, where it is too long: names that begin alike end otherwise.
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_LETTERS_MOST {
+    let letters = name.chars().count();
+    if letters <= NAME_LETTERS_MOST {
         return name.to_owned();
     }
-    name.chars().take(NAME_LETTERS_MOST - 1).chain(['…']).collect()
+    let begin = NAME_LETTERS_MOST / 2;
+    let end = name.chars().skip(letters - (NAME_LETTERS_MOST - 1 - begin));
+    name.chars().take(begin).chain(['…']).chain(end).collect()
 }
 
 /// A figure in at most seven letters or so.
@@ -377,6 +381,7 @@ mod tests {
     fn names_are_cut_between_letters() {
         assert_eq!(shortened("12 GB"), "12 GB");
         assert_eq!(shortened(&"ä".repeat(40)).chars().count(), NAME_LETTERS_MOST);
+        assert_eq!(shortened("lmbench3 AF_UNIX 16 pairs, patch 5"), "lmbench3 AF_U…irs, patch 5");
     }
 
     #[test]

@@ -237,3 +237,27 @@ impl OwnedCounter {
         self.0.store(n, Ordering::Relaxed);
     }
 }
+
+/// A counter that several threads write at once, and that loses no update.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct SharedCounter(AtomicU64);
+
+impl SharedCounter {
+    /// A counter at zero.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds `n`, wrapping.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

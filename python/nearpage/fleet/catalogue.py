@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..errors import StoreError
 
-__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "is_later", "read_entry", "sorted_table", "table_of", "text"]
+__all__ = ["COLUMNS", "FORMAT", "SCHEMA", "events_names", "is_later", "read_entry", "sorted_table", "table_of", "text"]
 
 #: What an entry says that it is.
 FORMAT = "nearpage-entry 1"
@@ -94,6 +94,11 @@ def _is_of(kind: pa.DataType, value: object) -> bool:
         return -(1 << 63) <= value < 1 << 63
     # Half of a surrogate pair is no text.
     return not isinstance(value, str) or value == text(value)
+
+
+def events_names(hash: str) -> tuple[str, str]:
+    """The object with the events of an entry, as Hive has it, and where it was in stores of earlier versions."""
+    return f"events/entry={hash}/events.parquet", f"entries/{hash}/events.parquet"
 
 
 def is_later(content: bytes) -> bool:

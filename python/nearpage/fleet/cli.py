@@ -108,6 +108,27 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     of.add_argument("--output", metavar="FILE", help="write the table of results: .csv, .json or .parquet")
     of.add_argument("--quiet", action="store_true", help="show no progress")
     _store_of(of)
+    of = command("sql", "answer a statement of SQL over entries, results, events and fidelity", _sql)
+    of.add_argument("statement", metavar="SQL", help="such as: select host, avg(fidelity) from entries group by host")
+    of.add_argument("--output", metavar="FILE", help="write the answer: .csv, .json or .parquet")
+    _store_of(of)
+    of = command("calibrate", "compare what the model predicts with what kernels logged, over all entries", _calibrate)
+    of.add_argument("--by", action="append", default=[], choices=["kernel", "load", "host"], help="for each of these; may be given several times")
+    of.add_argument("--json", action="store_true", help="as JSON")
+    _store_of(of)
+    of = command("rm", "delete entries with their events and results", _rm)
+    of.add_argument("hashes", nargs="+", metavar="HASH", help="the beginning of a hash, 4 digits or more")
+    _store_of(of)
+    of = command("gc", "delete what nothing refers to (not while bundles are taken in)", _gc)
+    of.add_argument("--other-versions", action="store_true", help="and results of other versions")
+    _store_of(of)
+    of = command("merge", "take the entries and results of another store", _merge)
+    of.add_argument("other", metavar="URL", help="the other store; it stays as it is")
+    _store_of(of)
+    of = command("export", "write entries, results and fidelity as Parquet into a new folder", _export)
+    of.add_argument("folder", metavar="FOLDER")
+    of.add_argument("--events", action="store_true", help="and all events, in folders entry=HASH")
+    _store_of(of)
     for name, what in _ELSEWHERE.items():
         added = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
         if given[:1] == [name]:
@@ -232,6 +253,64 @@ def _show(arguments: argparse.Namespace) -> int:
     for event in first:
         told = " ".join(f"{name}={value}" for name, value in event.items() if value is not None and name not in ("time", "cpu", "event", "pid", "comm"))
         print(f"{event['time'] / 1e9:16.9f}  cpu {event['cpu']:<3} {_shown(event['comm'])}-{event['pid']}  {event['event']}  {_shown(told)}".rstrip())
+    return 0
+
+
+def _sql(arguments: argparse.Namespace) -> int:
+    if arguments.output:
+        _check_output(Path(arguments.output))
+    answer = Store.open(arguments.store).sql(arguments.statement)
+    if arguments.output:
+        _write(answer, arguments.output)
+        return 0
+    rows = [tuple("-" if value is None else str(value) for value in row.values()) for row in answer.to_pylist()]
+    _print_table([tuple(answer.column_names), *rows], numbers_from=len(answer.column_names))
+    return 0
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from .calibration import calibrate, to_arrow
+    from .sql import fidelity_of
+
+    calibrated = calibrate(fidelity_of(Store.open(arguments.store).entries()), by=arguments.by)
+    if arguments.json:
+        _print_json({"schema": 1, "calibration": to_arrow(calibrated).to_pylist() if calibrated else []})
+        return 0
+    for of in calibrated:
+        print(_shown(str(of)))
+    if not calibrated:
+        print("no entry's kernel logged anything to compare with")
+    return 0
+
+
+def _rm(arguments: argparse.Namespace) -> int:
+    from .manage import rm
+
+    print(f"deleted: {rm(Store.open(arguments.store), arguments.hashes)}")
+    return 0
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    from .manage import gc
+
+    print(f"deleted: {gc(Store.open(arguments.store), other_versions=arguments.other_versions)}")
+    return 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from .manage import merge
+
+    other = Store.open(arguments.other)
+    entries, keys = merge(Store.create(arguments.store), other)
+    print(f"{entries} entries and {keys} results are new")
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from .manage import export
+
+    made = export(Store.open(arguments.store), arguments.folder, events=arguments.events)
+    print(f"{len(made)} files in {arguments.folder}")
     return 0
 
 

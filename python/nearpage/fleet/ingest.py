@@ -36,7 +36,7 @@ from .redact import Redactor
 from .store import Store
 from .study import canonical
 
-__all__ = ["Ingested", "bundles_in", "content_hash", "ingest"]
+__all__ = ["Ingested", "bundles_in", "ingest", "looked_through"]
 
 _PACKED = {b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz", b"BZh": "bz2"}
 _ENDINGS = (".tar", ".tar.zst", ".tar.gz", ".tgz", ".tar.bz2")
@@ -203,7 +203,9 @@ def _is_there(store: Store, content: str) -> bool:
         entry = catalogue.read_entry(line, name)
     except StoreError:
         return False
-    return {entry["bundle"], f"entries/{content}/events.parquet"} <= set(store.files.names(f"entries/{content}"))
+    newer, older = catalogue.events_names(content)
+    there = {*store.files.names(f"entries/{content}"), *store.files.names(newer.rpartition("/")[0])}
+    return entry["bundle"] in there and (newer in there or older in there)
 
 
 def _reason(error: Exception, path: Path, shown: str, redacted: str | None) -> str:
@@ -325,10 +327,11 @@ def _sysctls(content: bytes) -> dict[str, str]:
     return found
 
 
-def content_hash(path: Path) -> str:
-    """The hash of a bundle's files, however they are packed."""
+def looked_through(path: Path) -> tuple[str, dict[str, Any]]:
+    """The hash of a bundle's files, however they are packed, and what it says of itself: ``name``, ``twin_of``, ``host`` and others."""
     try:
-        return _look(path).hash
+        look = _look(path)
+        return look.hash, _identity(look.meta, False)
     except _DAMAGE as error:
         raise ArgumentError(f"{path}: {error}, expected a bundle", str(path), "a bundle") from error
 
@@ -360,7 +363,7 @@ def _read(bundle: Path, folder: Path, look: _Look, redactor: Redactor | None) ->
     events = folder / "events.parquet"
     count = parquet.write_events(events, watched(), {"entry": content})
     packed, ending = _packed(bundle, folder)
-    files = {f"entries/{content}/bundle{ending}": packed, f"entries/{content}/events.parquet": events}
+    files = {f"entries/{content}/bundle{ending}": packed, catalogue.events_names(content)[0]: events}
     entry = {
         "format": catalogue.FORMAT,
         "hash": content,

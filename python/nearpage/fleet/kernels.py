@@ -1,13 +1,13 @@
 """Two kernels under the same loads: recordings made under each, compared in what the kernels themselves counted.
 
->>> old = [Counted(f"load {n}", "m", "6.1", 100_000, {"pgsteal_kswapd": 4000 + n}) for n in range(8)]
->>> new = [Counted(f"load {n}", "m", "6.12", 200_000, {"pgsteal_kswapd": 4100 - n}) for n in range(8)]
+>>> old = [Counted(f"load {n}", "m", "6.1", 100_000, {"pgsteal_kswapd": 4000 + n}) for n in range(10)]
+>>> new = [Counted(f"load {n}", "m", "6.12", 200_000, {"pgsteal_kswapd": 4100 - n}) for n in range(10)]
 >>> [answer] = compare_kernels(old + new, "6.1", "6.12").answers
 >>> answer.verdict, round(answer.ratio, 2)
 ('fewer', 0.51)
 
 Nothing is replayed. Recordings of a load are of different lengths, so counters are those of as many pages allocated. A load that was
-recorded several times under a kernel enters with its mean; answers are about loads, and with fewer than six of them none is told.
+recorded several times under a kernel enters with its mean; answers are about loads, and with fewer than ten of them none is told for sure.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import numpy as np
 
 from .. import _nearpage
 from ..errors import ArgumentError
+from .answers import QUESTIONS
 from .pairs import ratio
-from .resample import means
+from .judge import family, judge, least_units
 
-Verdict = Literal["fewer", "more", "no difference can be told", "the same", "too few"]
+Verdict = Literal["fewer", "more", "perhaps fewer", "perhaps more", "no difference can be told", "the same", "too few"]
 
 #: What a kernel counts that says something about its page allocator: others are kept if they are asked for.
 COUNTERS = (
@@ -77,7 +78,7 @@ class CounterAnswer:
 
 @dataclass(frozen=True)
 class KernelComparison:
-    """All counters. Their intervals hold together."""
+    """All counters. A verdict hangs on its own counter alone, at a level that leaves room for some (``answers.QUESTIONS``)."""
 
     a: str
     b: str
@@ -149,28 +150,23 @@ def _log_ratio(counter: str, of_a: Sequence[Counted], of_b: Sequence[Counted]) -
 
 def _answers(told: Sequence[tuple[str, dict[str, float]]], confidence: float, seed: int) -> list[CounterAnswer]:
     names = sorted({load for _, logs in told for load in logs})
-    table = np.full((len(names), len(told)), np.nan)
-    for column, (_, logs) in enumerate(told):
-        for load, log in logs.items():
-            table[names.index(load), column] = log
-    if not told:
-        return []
-    known = means(table, confidence=confidence, seed=seed)
+    values = [np.array(list(logs.values())) for _, logs in told]
+    columns = [(np.array([names.index(load) for load in logs]), of, np.ones(len(of))) for (_, logs), of in zip(told, values)]
+    together = family(columns, len(names), seed=seed)
     answers = []
-    for at, (counter, logs) in enumerate(told):
-        mean, low, high = float(known.means[at]), float(known.low[at]), float(known.high[at])
+    for (counter, logs), of, p in zip(told, values, together):
+        known = judge(of, confidence=confidence)
+        is_few = known.units < least_units(1.0 - confidence)
         verdict: Verdict = "no difference can be told"
-        if math.isnan(low):
+        if is_few:
             verdict = "too few"
-        elif all(log == 0.0 for log in logs.values()):
+        elif not of.any():
             verdict = "the same"
-        elif not low <= 0.0 <= high:
-            verdict = "fewer" if mean < 0 else "more"
-        is_few = math.isnan(low)
-        answers.append(
-            CounterAnswer(
-                counter, tuple((load, math.exp(log)) for load, log in logs.items()), math.exp(mean), None if is_few else math.exp(max(low, -700.0)),
-                None if is_few else math.exp(min(high, 700.0)), None if is_few else float(known.corrected[at]), verdict,
-            )
-        )  # fmt: skip
+        elif known.side and known.p <= (1.0 - confidence) / QUESTIONS:
+            verdict = "fewer" if known.side < 0 else "more"
+        elif known.side and known.p <= 1.0 - confidence:
+            verdict = "perhaps fewer" if known.side < 0 else "perhaps more"
+        low, high = (None if is_few else math.exp(min(max(end, -700.0), 700.0)) for end in (known.low, known.high))
+        loads = tuple((load, math.exp(log)) for load, log in logs.items())
+        answers.append(CounterAnswer(counter, loads, math.exp(known.mean), low, high, None if is_few else max(float(p), known.p), verdict))
     return answers

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _nearpage
 from ..errors import ArgumentError
-from .ingest import content_hash
+from .ingest import looked_through
 from .measure import flat
 from .pairs import Row
 from .space import Settings
@@ -52,7 +52,7 @@ class Bundles:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._known = Known(self.folder / "measured.jsonl")
         self._prepared: dict[str, Any] = {}
-        self._contents: dict[str, str] = {}
+        self._looks: dict[str, tuple[str, dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
     @staticmethod
@@ -72,17 +72,17 @@ class Bundles:
         return {name: name for name in self.paths}
 
     def name(self) -> str:
-        contents = [self._content(entry) for entry in sorted(self.paths)]
+        contents = [self._look(entry)[0] for entry in sorted(self.paths)]
         return f"{self._rules()} {_hash({'contents': contents})[:16]}"
 
     def _rules(self) -> str:
         return f"{self.model} {_nearpage.__version__} {_nearpage.model_version(self.model)}"
 
-    def _content(self, entry: str) -> str:
-        """The hash of a bundle: another one may have its name next time."""
-        known = self._contents.get(entry)
+    def _look(self, entry: str) -> tuple[str, dict[str, Any]]:
+        """The hash of a bundle, since another one may have its name next time, and what it says of itself."""
+        known = self._looks.get(entry)
         if known is None:
-            known = self._contents.setdefault(entry, content_hash(self.paths[entry]))
+            known = self._looks.setdefault(entry, looked_through(self.paths[entry]))
         return known
 
     def rows(self, settings: Settings, entries: Sequence[str]) -> dict[str, Row]:
@@ -90,7 +90,8 @@ class Bundles:
             return dict(zip(entries, pool.map(lambda entry: self._row(settings, entry), entries)))
 
     def _row(self, settings: Settings, entry: str) -> Row:
-        key = {"entry": entry, "content": self._content(entry), "settings": settings, "of": self._rules()}
+        content, identity = self._look(entry)
+        key = {"entry": entry, "content": content, "settings": settings, "of": self._rules()}
         known = self._known.get(key)
         if known is None:
             with self._lock:
@@ -102,7 +103,7 @@ class Bundles:
             found = prepared.measure(self.model, settings)
             del found["first_pass"]
             known = self._known.put(key, flat(found))
-        return {"entry": entry, "load": entry} | known
+        return {"entry": entry, "load": entry, **{name: identity[name] for name in ("name", "twin_of", "host")}} | known
 
 
 @dataclass

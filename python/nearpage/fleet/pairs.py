@@ -63,9 +63,10 @@ class Pair:
     row: Row
     base: Row
 
-    def values(self, figure: Figure) -> tuple[float, float] | None:
-        """Of the variant and of the baseline; nothing where one of them has not measured it."""
-        value, base = self.row.get(figure.name), self.base.get(figure.name)
+    def values(self, figure: Figure, before: str = "") -> tuple[float, float] | None:
+        """Of the variant and of the baseline; nothing where one of them has not measured it. ``before`` is what columns of another pass
+        have before their names."""
+        value, base = self.row.get(before + figure.name), self.base.get(before + figure.name)
         if value is None or base is None or not (math.isfinite(value) and math.isfinite(base)):
             return None
         return float(value), float(base)

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Union
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .. import frames
 from ..errors import ArgumentError, StoreError
 
 __all__ = ["COLUMNS", "EventFile", "write_events"]
@@ -207,7 +208,7 @@ class EventFile:
             return table
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
-        return self.to_arrow(columns).to_pandas()
+        return frames.to_pandas(self.to_arrow(columns))
 
     def to_polars(self, columns: list[str] | None = None) -> Any:
         import polars

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
 
-from .. import __version__
+from .. import __version__, _nearpage
 from ..errors import ArgumentError
 from . import page, pareto
-from .answers import GROUPS, Answer, Comparison, Unit, compare, room
+from .answers import GATE, GROUPS, QUESTIONS, Answer, Comparison, Unit, compare, room
 from .figures import FIGURES, MAIN, Figure
 from .page import Cell, number
 from .pairs import Row, Variant, rows_of
 from .store import USUAL
+from .units import KINDS
 
 #: Rows of the table of regressions.
 WORST = 20
+#: Rows of other tables, dots of a line, and machines: a page stays one that can be read.
+_ROWS, _DOTS, _MACHINES = 1000, 60, 50
 
 Cells = list[list[Union[Cell, str]]]
 
@@ -34,7 +39,12 @@ def render(
     *,
     baseline: Variant | str | None = None,
     figures: Iterable[str] = MAIN,
+    primary: str | None = None,
     by: Sequence[str] = (),
+    unit: str | None = None,
+    weights: Mapping[str, float] | None = None,
+    gate: float = GATE,
+    questions: int = QUESTIONS,
     confidence: float = 0.95,
     seed: int = 0,
     title: str = "A study",
@@ -43,14 +53,63 @@ def render(
 ) -> str:
     """The page of some results, as HTML. ``command`` is what made it, ``store`` where its recordings are; they are for the reader."""
     rows = rows_of(results)
-    whole = compare(rows, baseline=baseline, figures=figures, confidence=confidence, seed=seed)
-    parts = [f"<h1>{page.escaped(title)}</h1>", _summary(rows, whole)]
-    parts += [_plots(whole), *_regressions(whole, store), *_answers("Answers", whole), *_front(whole)]
+    figures = list(dict.fromkeys([*([primary] if primary else []), *figures]))
+    asked: dict[str, Any] = {"baseline": baseline, "figures": figures, "primary": primary, "gate": gate, "questions": questions, "confidence": confidence, "seed": seed}
+    whole = compare(rows, unit=unit, weights=weights, **asked)
+    parts = [f"<h1>{page.escaped(title)}</h1>", _verdict(whole), _summary(rows, whole), *_answers("Answers", whole)]
+    parts += [_plots(whole), *_regressions(whole, store), *_front(whole)]
     if by:
-        grouped = compare(rows, baseline=baseline, figures=figures, by=by, confidence=confidence, seed=seed)
-        parts += _answers(f"By {' and '.join(by)}", grouped)
-    parts += [*_loads(whole), *_origin(rows, command)]
+        parts += _answers(f"By {' and '.join(by)}", compare(rows, by=by, unit=unit, weights=weights, **asked))
+    parts += [*_loads(whole), *_of_what(rows), _GLOSSARY, *_origin(rows, command)]
     return page.document(title, parts)
+
+
+#: Variants whose verdict is a sentence.
+_SENTENCES = 12
+_VERDICTS = {
+    "better": "is better", "worse": "is worse", "perhaps better": "is perhaps better: enough if it was the only question, not for one of several",
+    "perhaps worse": "is perhaps worse: enough if it was the only question, not for one of several", "the same": "is the same in every recording",
+    "within the model's error": "differs by less than the model's error or that of the start: nothing can be told",
+    "no difference can be told": "cannot be told from chance", "too few": "cannot be told: there are too few",
+}  # fmt: skip
+
+
+def _verdict(compared: Comparison) -> str:
+    """The answer, its interval and the model's error, first of all."""
+    order = {"worse": 0, "better": 1, "perhaps worse": 2, "perhaps better": 3}
+    answers = sorted(compared.of_primary(), key=lambda of: (order.get(of.verdict, 4), -abs(of.ratio - 1), str(of.variant)))
+    label = FIGURES[compared.primary].label
+    lines = [
+        f"<p><b>{page.escaped(of.variant)}</b>: {page.escaped(label)} <b>x{of.ratio:.3f}</b> ({room(of)}) over {_count(of.loads, compared.unit)}. It "
+        f"<b>{_VERDICTS[of.verdict]}</b>. {page.escaped(of.beside().capitalize())}.</p>"
+        for of in answers[:_SENTENCES]
+    ]
+    if len(answers) > _SENTENCES:
+        lines.append(f"<p>{len(answers) - _SENTENCES} more are in the table.</p>")
+    return "".join(lines)
+
+
+_GLOSSARY = """<h2>Words</h2><p><b>Ratio</b>: of the variant's figure to the baseline's on the same recording, (n + 32) / (n + 32); over units the
+geometric mean. <b>Interval</b>: where that mean lies for fleets like this one, with room for the model's error and for the start. <b>Unit</b>: what counts
+as one, a host where recordings say theirs, else a load. <b>Typical</b>: the pseudo-median of units; half of all pairs of them are better. <b>Worse</b>:
+units made worse by more than 5 %, of all. <b>Model</b>: how far the replay under the recorded kernel's own rules is from what that kernel
+logged of this figure, as a factor; - where kernels log nothing of it, and the error is unknown. <b>Short</b>: units whose recordings are shorter than the
+effect of their start. <b>p</b>: how probable this is by chance anywhere among all questions of the table. <b>Hold</b>: a zone's lock is taken, or another
+CPU's pagesets. <b>Kept</b>: pages in the pagesets of CPUs. <b>Remote</b>: pages from another node than the CPU's. <b>Whole</b>: aligned ranges of 512 free
+pages.</p>"""
+
+
+def _of_what(rows: Sequence[Row]) -> list[str]:
+    """Machines and settings in words."""
+    machines = Counter(str(row["machine"]) for row in {row["entry"]: row for row in rows}.values())
+    known = {name: (meaning, values) for name, meaning, values in _nearpage.settings()}
+    names = sorted({name for row in rows for name in json.loads(row["settings"] or "{}")})
+    table: Cells = [[machine, number(count)] for machine, count in sorted(machines.items(), key=lambda of: (-of[1], of[0]))[:_MACHINES]]
+    parts = ["<h2>Machines and settings</h2>", page.table(["machine", "recordings"], table)]
+    if len(machines) > _MACHINES:
+        parts.append(f"<p>{len(machines) - _MACHINES} more machines are not shown.</p>")
+    meanings: Cells = [[Cell(name, is_code=True), *known.get(name, ("a setting that this version does not have", ""))] for name in names]
+    return [*parts, *([page.table(["setting", "what it is", "values"], meanings)] if meanings else [])]
 
 
 def _summary(rows: Sequence[Row], compared: Comparison) -> str:
@@ -64,16 +123,16 @@ def _summary(rows: Sequence[Row], compared: Comparison) -> str:
     if not compared.answers:
         said.append("There is nothing to compare: no recording has results of the baseline and of another variant.")
     elif not told:
-        said.append("No difference can be told from chance between loads.")
+        said.append(f"No difference can be told from chance between {compared.unit}s.")
     else:
         said.append(f"Of {_count(len(compared.answers), 'answer')}, {len(better)} are better and {len(worse)} worse; of the others no difference can be told.")
     percent = f"{100 * compared.confidence:g} %"
     said.append(
-        f"Intervals hold together, all of a table at once, in {percent} of studies of loads like these. Ratios are to the baseline, (n + 32) / (n + 32), "
-        "their mean over loads is geometric. A replay repeats what was recorded: loads do not react to another allocator."
+        f"Each interval holds in {percent} of fleets like this one. A verdict hangs on its own question alone, at a level that leaves room for "
+        f"{compared.questions}. A replay repeats what was recorded: loads do not react to another allocator."
     )
-    if compared.unpaired:
-        said.append(f"{_count(compared.unpaired, 'row')} without a baseline of the same recording and seed are in no answer.")
+    # That there is nothing is said above.
+    said += [page.escaped(line) for line in compared.said() if compared.answers or not line.startswith("There is nothing")]
     return "".join(f"<p>{line}</p>" for line in said)
 
 
@@ -81,7 +140,7 @@ def _count(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
-_KINDS = {"better": "good", "worse": "bad", "too few": "few"}
+_KINDS = {"better": "good", "worse": "bad", "too few": "few", "within the model's error": "few"}
 
 
 def _answers(title: str, compared: Comparison) -> list[str]:
@@ -89,16 +148,22 @@ def _answers(title: str, compared: Comparison) -> list[str]:
         return []
     groups = list(compared.answers[0].group)
     order = {"worse": 0, "better": 1}
-    answers = sorted(compared.answers, key=lambda of: (order.get(of.verdict, 2), of.figure.name, -abs(of.ratio - 1)))
+    answers = sorted(
+        compared.answers, key=lambda of: (of.figure.name != compared.primary, order.get(of.verdict, 2), of.figure.name, -abs(of.ratio - 1))
+    )
+    left_out = len(answers) - _ROWS
+    answers = answers[:_ROWS]
     rows: Cells = [
         [
             Cell(str(of.variant), is_code=True), *of.group.values(), of.figure.label, Cell(of.verdict, f"line {_KINDS.get(of.verdict, '')}"),
-            number(of.ratio), Cell(room(of), "number"), number(of.loads), _chance(of),
+            number(of.ratio), Cell(room(of), "number"), number(of.typical), number(of.loads), Cell(f"{of.worse}", "number"),
+            Cell("-" if of.model_error is None else f"x{of.model_error:.2f}", "number"), number(of.short), _chance(of),
         ]
         for of in answers
     ]  # fmt: skip
-    head = ["variant", *groups, "figure", "verdict", "ratio", "interval", "loads" if compared.unit == "load" else "recordings", "p"]
-    return [f"<h2>{page.escaped(title)}</h2>", page.table(head, rows)]
+    head = ["variant", *groups, "figure", "verdict", "ratio", "interval", "typical", f"{compared.unit}s", "worse", "model", "short", "p"]
+    more = [f"<p>{left_out} more answers are not shown; <code>--results</code> and pandas have them.</p>"] if left_out > 0 else []
+    return [f"<h2>{page.escaped(title)}</h2>", page.table(head, rows), *more]
 
 
 def _chance(answer: Answer) -> Cell:
@@ -125,12 +190,20 @@ def _label(variant: Variant, among: Sequence[Answer]) -> str:
 def _plot(figure: Figure, answers: Sequence[Answer]) -> str:
     chosen = sorted(answers, key=lambda of: (of.verdict not in ("better", "worse"), -abs(of.ratio - 1)))[:_LINES]
     lines = [
-        page.Range(_label(of.variant, answers), of.ratio, of.low, of.high, of.verdict if of.verdict in ("better", "worse") else "same", tuple(unit.ratio for unit in of.units))
+        page.Range(_label(of.variant, answers), of.ratio, of.low, of.high, of.verdict if of.verdict in ("better", "worse") else "same", _dots(of))
         for of in answers if of in chosen
     ]  # fmt: skip
     better = "less is better" if figure.is_less_better else "more is better"
     left_out = f"; {len(answers) - len(lines)} more are in the table" if len(answers) > len(lines) else ""
     return page.figure(figure.label, f"ratio to the baseline, {better}; a dot is a load, a square their mean, a line its interval{left_out}", page.ranges(lines))
+
+
+def _dots(answer: Answer) -> tuple[float, ...]:
+    """The units of an answer; of many so many that their spread is seen, the ends among them."""
+    ratios = sorted(unit.ratio for unit in answer.units)
+    if len(ratios) <= _DOTS:
+        return tuple(ratios)
+    return tuple(ratios[at * (len(ratios) - 1) // (_DOTS - 1)] for at in range(_DOTS))
 
 
 def _front(compared: Comparison) -> list[str]:
@@ -168,7 +241,7 @@ def _regressions(compared: Comparison, store: str | None) -> list[str]:
         ]
         for answer, unit in worst
     ]  # fmt: skip
-    head = ["load", "machine", "figure", "variant", "baseline", "variant's", "ratio", "to repeat it"]
+    head = [compared.unit, "machine", "figure", "variant", "baseline", "variant's", "ratio", "to repeat it"]
     return ["<h2>Worst regressions</h2>", page.table(head, rows)]
 
 
@@ -186,13 +259,17 @@ def repeat(answer: Answer, unit: Unit, store: str | None) -> str:
 
 
 def _loads(compared: Comparison) -> list[str]:
+    units = [(answer, unit) for answer in compared.answers for unit in answer.units]
+    # Of many those that differ most.
+    shown = sorted(units, key=lambda of: (-abs(math.log(of[1].ratio)), of[1].name, str(of[0].variant), of[0].figure.name))[:_ROWS]
     rows: Cells = [
         [unit.name, unit.machine, Cell(str(answer.variant), is_code=True), answer.figure.label, number(unit.baseline), number(unit.value), _ratio(answer, unit), number(unit.pairs)]
-        for answer in compared.answers for unit in answer.units
+        for answer, unit in shown
     ]  # fmt: skip
     rows.sort(key=lambda cells: [cell.text if isinstance(cell, Cell) else cell for cell in cells[:4]])
-    head = ["load", "machine", "variant", "figure", "baseline", "variant's", "ratio", "pairs"]
-    return ["<h2>All loads</h2>", f"<details><summary>{_count(len(rows), 'row')}</summary>{page.table(head, rows)}</details>"]
+    head = [compared.unit, "machine", "variant", "figure", "baseline", "variant's", "ratio", "pairs"]
+    which = f"All {compared.unit}s" if len(units) <= _ROWS else f"The {_ROWS} of {len(units)} that differ most"
+    return [f"<h2>{which}</h2>", f"<details><summary>{_count(len(rows), 'row')}</summary>{page.table(head, rows)}</details>"]
 
 
 def _ratio(answer: Answer, unit: Unit) -> Cell:
@@ -218,8 +295,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="where the page goes; - is standard output (default: report.html)")
     parser.add_argument("--by", action="append", default=[], choices=[name for name in GROUPS if "version" not in name], help="also answer for each of these; may be given several times")
     parser.add_argument("--figures", default=",".join(MAIN), metavar="NAME,…", help="figures to compare by (default: %(default)s)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="how often all intervals hold (default: 0.95)")
-    parser.add_argument("--seed", type=int, default=0, help="of the resamples (default: 0)")
+    parser.add_argument("--primary", default=None, metavar="NAME", help="the figure that the verdict is about (default: that of the study, or the first)")
+    parser.add_argument("--unit", default=None, choices=KINDS, help="what counts as one (default: host where all recordings say theirs, else load)")
+    parser.add_argument("--weights", default=None, metavar="FILE", help="JSON with a number for each unit, such as its hosts or its traffic")
+    parser.add_argument("--gate", type=float, default=GATE, metavar="PERCENT", help="leave out recordings that are predicted less exactly (default: %(default)g)")
+    parser.add_argument("--questions", type=int, default=None, metavar="N", help=f"for how many questions verdicts leave room (default: that of the study, or {QUESTIONS})")
+    parser.add_argument("--confidence", type=float, default=0.95, help="how often an interval holds (default: 0.95)")
+    parser.add_argument("--seed", type=int, default=0, help="of the signs that p is drawn with; it changes no verdict (default: 0)")
     parser.add_argument("--title", default=None, help="heading of the page")
 
 
@@ -253,10 +335,14 @@ def command(args: argparse.Namespace) -> int:
     """``nearpage-fleet report``: writes the page."""
     from . import Store
 
+    from .study import Study
+
     names = [name.strip() for name in args.figures.split(",")]
+    study = Study.from_toml(args.study) if args.study else Study()
     title = args.title or (Path(args.study).stem if args.study else "A study")
     html = render(
-        read_results(args), baseline=args.baseline, figures=names, by=args.by, confidence=args.confidence, seed=args.seed, title=title,
+        read_results(args), baseline=args.baseline, figures=names, primary=args.primary or study.primary, by=args.by, unit=args.unit,
+        weights=_weights(args.weights), gate=args.gate, questions=args.questions or study.questions, confidence=args.confidence, seed=args.seed, title=title,
         command=_command(args), store=None if args.results else Store.place(args.store),
     )  # fmt: skip
     if args.output == "-":
@@ -264,6 +350,19 @@ def command(args: argparse.Namespace) -> int:
     else:
         write(Path(args.output), html)
     return 0
+
+
+def _weights(path: str | None) -> dict[str, float] | None:
+    if path is None:
+        return None
+    accepted = "a JSON object with a number for each unit"
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{path}: {error}, expected {accepted}", path, accepted) from error
+    if not isinstance(found, dict):
+        raise ArgumentError(f"{path}: {found!r:.40}, expected {accepted}", path, accepted)
+    return found
 
 
 def write(path: Path, text: str) -> None:
@@ -279,11 +378,11 @@ def write(path: Path, text: str) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     words = ["nearpage-fleet", "report"]
-    for name in ("results" if args.results else "store", "study", "baseline", "title"):
+    for name in ("results" if args.results else "store", "study", "baseline", "title", "primary", "unit", "weights", "questions"):
         value = getattr(args, name)
-        words += [f"--{name}", value] if value is not None else []
+        words += [f"--{name}", str(value)] if value is not None else []
     words += [word for name in args.by for word in ("--by", name)]
-    defaults = {"figures": ",".join(MAIN), "confidence": 0.95, "seed": 0, "output": "report.html"}
+    defaults = {"figures": ",".join(MAIN), "gate": GATE, "confidence": 0.95, "seed": 0, "output": "report.html"}
     words += [word for name, own in defaults.items() if getattr(args, name) != own for word in (f"--{name}", str(getattr(args, name)))]
     return shlex.join(words)
 

@@ -4,7 +4,7 @@
 store.json                     says that this is a store
 catalogue/HASH.json            an entry; it is written last, so an entry is there wholly or not at all
 entries/HASH/bundle.tar.zst    the bundle
-entries/HASH/events.parquet    its events
+events/entry=HASH/events.parquet   its events; a store of an earlier version has them in entries/HASH
 damaged/ID.json                what could not be taken in, and why
 results/KK/KEY.json            a finished key
 claims/KK/KEY.N                who computes a key
@@ -215,11 +215,23 @@ class Store:
 
     def events(self, hash: str) -> EventFile:
         """The events of an entry, from Parquet."""
-        name = f"entries/{self.entry(hash)['hash']}/events.parquet"
-        try:
-            return EventFile(self.files.source(name), f"{self.url}: {name}")
-        except FileNotFoundError:
-            raise self._lacks(name, "the events of an entry") from None
+        names = catalogue.events_names(self.entry(hash)["hash"])
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                return EventFile(self.files.source(name), f"{self.url}: {name}")
+        raise self._lacks(names[0], "the events of an entry")
+
+    def events_place(self, hash: str) -> str | None:
+        """Where the events of an entry are: a path, or a URL; nothing if they are not there."""
+        there = {name for name in catalogue.events_names(hash) if next(iter(self.files.names(name.rpartition("/")[0])), None) is not None}
+        found = next((name for name in catalogue.events_names(hash) if name in there), None)
+        return None if found is None else f"{self.files.url}/{found}"
+
+    def sql(self, statement: str) -> pa.Table:
+        """What a statement of SQL answers over the views of :mod:`nearpage.fleet.sql`: ``entries``, ``results``, ``events``, ``fidelity``."""
+        from .sql import query
+
+        return query(self, statement)
 
     def _lacks(self, name: str, expected: str) -> StoreError:
         return StoreError(f"{self.url}: {name} is not there, expected {expected}", self.url, expected)

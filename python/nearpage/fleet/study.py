@@ -22,6 +22,7 @@ from typing import Any, Union
 
 from .. import _nearpage
 from ..errors import StudyError
+from .figures import FIGURES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +39,7 @@ AUTO = "auto"
 
 _MOST_COMBINATIONS = 1_000_000
 _MAPS = ("socket", "comm", "round-robin")
-_KEYS = ("entries", "models", "settings", "over", "machines", "seeds", "measure")
+_KEYS = ("entries", "models", "settings", "over", "machines", "seeds", "measure", "primary", "questions")
 _MACHINE_KEYS = ("name", "short_form", "numactl", "cpus", "repeat", "map_cpus")
 
 Settings = Mapping[str, object]
@@ -77,7 +78,8 @@ class Study:
     ``*``. ``models`` are rules by their names; ``"auto"`` are those of each recording's own kernel. ``settings`` are dicts of what :func:`nearpage.settings` lists. ``machines`` are what-ifs: ``"recorded"``, the name of
     a machine that comes along, a short form (``"--numa 2G,cpus=0-3"``), or a dict with one of ``name``, ``short_form``,
     ``numactl`` (what ``numactl -H`` printed) and ``cpus`` (of a machine with the recorded nodes), and with ``repeat`` (copies of
-    the trace at once) and ``map_cpus``. Seed 0 is the likely start; others are drawn.
+    the trace at once) and ``map_cpus``. Seed 0 is the likely start; others are drawn. ``primary`` is the figure that the study's verdict
+    is to be about, and ``questions`` for how many verdicts have room at their level: both are named before anything runs.
     """
 
     entries: Sequence[str] = ("all",)
@@ -86,6 +88,8 @@ class Study:
     machines: Sequence[Machine] = ("recorded",)
     seeds: Sequence[int] = (0,)
     measure: str = "rules"
+    primary: str | None = None
+    questions: int = 20
 
     def __post_init__(self) -> None:
         made = object.__setattr__
@@ -105,6 +109,10 @@ class Study:
         made(self, "seeds", _unique("seeds", seeds))
         if self.measure not in MEASURES:
             raise _wrong("measure", f"{self.measure!r} cannot be measured", ", ".join(MEASURES))
+        if self.primary is not None and self.primary not in FIGURES:
+            raise _wrong("primary", f"{self.primary!r} is no figure", ", ".join(FIGURES))
+        if isinstance(self.questions, bool) or not isinstance(self.questions, int) or self.questions < 1:
+            raise _wrong("questions", f"{self.questions!r}", "1 or more")
         if self.combinations > _MOST_COMBINATIONS:
             raise _wrong("study", f"{self.combinations} combinations an entry", f"up to {_MOST_COMBINATIONS}")
 

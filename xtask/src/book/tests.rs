@@ -147,13 +147,3 @@ fn values_are_rounded_as_a_page_shows_them() {
     assert_eq!(rounded(1404.0, "1403"), "1404");
     assert_eq!(rounded(1404.0, "1 403"), "1 404");
 }
-
-#[test]
-fn pending_pages_may_not_get_worse() {
-    let found = ["a.md:1: x", "a.md:2: x", "b.md: y"].map(str::to_owned);
-    let worse = |pending| worse(&counts(&found), pending).len();
-    assert_eq!(worse("2 a.md\n1 b.md\n"), 0);
-    assert_eq!(worse("3 a.md\n1 b.md\n"), 0, "one was mended");
-    assert_eq!(worse("1 a.md\n1 b.md\n"), 1, "one more");
-    assert_eq!(worse(""), 2);
-}

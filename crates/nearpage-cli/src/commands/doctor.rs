@@ -10,7 +10,7 @@ use nearpage_doctor::{Facts, Report};
 use nearpage_machine::open_tree;
 
 use super::input::{self, STANDARD_INPUT};
-use super::{CommandError, environment, print, print_json};
+use super::{CommandError, environment, print, print_json, vmcore};
 use crate::confined::Rights;
 
 /// List settings of a machine that slow allocation down, and how to fix them.
@@ -25,6 +25,10 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
 
+    /// Read an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with = "sysroot")]
+    vmcore: Option<PathBuf>,
+
     /// Which capture of a recording; the default is restored where there is one, else boot, or before
     #[arg(long, value_name = "NAME", requires = "sysroot")]
     capture: Option<String>,
@@ -37,7 +41,8 @@ pub struct DoctorArgs {
 impl DoctorArgs {
     /// What it needs for another machine than this one.
     pub(super) fn rights(&self) -> Option<Rights> {
-        self.sysroot.as_ref().map(|path| Rights::default().reading([path]))
+        let input = self.sysroot.as_ref().or(self.vmcore.as_ref())?;
+        Some(Rights::default().reading([input]))
     }
 }
 
@@ -98,6 +103,10 @@ pub fn run(arguments: &DoctorArgs) -> Result<(), CommandError> {
 
 /// The report, and the files that it leaves out because they cannot be understood.
 fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError> {
+    if let Some(path) = &arguments.vmcore {
+        let facts = Facts::read(&vmcore::tree(path)?);
+        return Ok((Report::new(path.to_string_lossy(), &facts), facts.unreadable));
+    }
     let Some(path) = &arguments.sysroot else {
         let environment =
             environment::read().map_err(|error| CommandError::Usage(error.to_string()))?;

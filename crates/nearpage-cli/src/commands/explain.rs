@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nearpage_explain::{Beside, Explanation, ReadError, Reader, Report, Unread};
+use nearpage_kcore::{KcoreError, Kernel};
 use nearpage_report::Origin;
 use nearpage_report::explain::ExplainPage;
 use serde::Serialize;
@@ -31,6 +32,10 @@ pub struct ExplainArgs {
     /// archive; - is standard input
     #[arg(value_name = "FILE|-", default_value = STANDARD)]
     logs: Vec<PathBuf>,
+
+    /// Read the log out of an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with = "logs")]
+    vmcore: Option<PathBuf>,
 
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
@@ -106,11 +111,16 @@ pub enum ExplainFailure {
 ///
 /// A log cannot be read, or the output cannot be written.
 pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
+    let image = arguments.vmcore.as_deref();
+    let log =
+        image.map(|path| -> Result<_, KcoreError> { Kernel::open(path)?.log() }).transpose()?;
+    // Without names the log is standard input, but for an image.
+    let logs = if image.is_some() { &[][..] } else { &arguments.logs };
+    let inputs = || logs.iter().map(PathBuf::as_path);
     let file = arguments.report.as_deref();
-    let inputs = || arguments.logs.iter().map(PathBuf::as_path);
-    let file = file.map(|path| input::page_file(path, inputs())).transpose()?;
+    let file = file.map(|path| input::page_file(path, inputs().chain(image))).transpose()?;
     inputs().try_for_each(inputs::check)?;
-    let names: Vec<String> = inputs().map(inputs::name).collect();
+    let names: Vec<String> = inputs().chain(image).map(inputs::name).collect();
     let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
     let mut beside = Beside::default();
     for path in inputs() {
@@ -130,6 +140,9 @@ pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
     write_output(|output| {
         let mut shown = Shown::new(arguments.json, names, beside, page.as_mut());
         shown.begin(output)?;
+        if let (Some(log), Some(path)) = (&log, image) {
+            shown.read(output, &inputs::name(path), Box::new(log.as_bytes()), &mut failure)?;
+        }
         for path in inputs() {
             let mut written = Ok(());
             let read = inputs::each(path, Wanted::Logs, &mut |name, source| {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// What people want, and the commands for it, the first ones first. What stands in none is listed at the end.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Why was memory refused, and what is set badly", &["explain", "doctor"]),
-    ("What does this machine do", &["top", "topo", "export", "bench"]),
+    ("What does this machine do", &["top", "topo", "snapshot", "export", "bench"]),
     (
         "What would a kernel do with my load",
         &["whatif", "record", "replay", "trace", "lab", "verify"],

@@ -30,8 +30,8 @@ pub struct TopArgs {
     #[arg(value_name = "PATH|-")]
     machine: Option<PathBuf>,
 
-    /// Print one text, for tickets and scripts
-    #[arg(long, conflicts_with_all = ["json", "csv", "count"])]
+    /// Print one sample, for tickets and scripts: a text, or what --json or --csv say
+    #[arg(long, conflicts_with = "count")]
     once: bool,
 
     /// Print a JSON object a line, one each interval; --help says what is in it
@@ -67,6 +67,10 @@ pub struct TopArgs {
     #[arg(long, value_name = "PATH|-", conflicts_with = "machine")]
     sysroot: Option<PathBuf>,
 
+    /// Show an image of a kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "capture", "play"])]
+    vmcore: Option<PathBuf>,
+
     /// Which capture of a recording
     #[arg(long, value_name = "NAME")]
     capture: Option<String>,
@@ -95,8 +99,10 @@ pub struct TopArgs {
 impl TopArgs {
     /// What it needs for another machine than this one, or for a recording.
     pub(super) fn rights(&self) -> Option<Rights> {
-        let inputs: Vec<&PathBuf> =
-            [&self.machine, &self.sysroot, &self.play].into_iter().flatten().collect();
+        let inputs: Vec<&PathBuf> = [&self.machine, &self.sysroot, &self.vmcore, &self.play]
+            .into_iter()
+            .flatten()
+            .collect();
         let rights = || Rights::default().reading(&inputs).writing(&self.record).with_panes();
         (!inputs.is_empty()).then(rights)
     }
@@ -110,7 +116,7 @@ On a terminal, panes are shown until q: ? lists the keys. Elsewhere, or with -n,
 --record alone nothing is printed. A copy or a bundle is a moment: its text is printed once unless -n asks for more.
 
 --play shows panes with the samples of the file at the pace at which they were taken: space pauses, left and right
-seek, m finds what begins to be wrong. With --once its last sample is printed, with --json and --csv all of them.
+seek, m finds what begins to be wrong. With --once its last sample is printed, with --json or --csv alone all of them.
 
 Processes of other users are shown with what is known of them: where their memory is may be read by their user and
 root only. Reading is bounded (3 ms a refresh): the largest processes each time, others in turn.

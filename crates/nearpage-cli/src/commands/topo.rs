@@ -58,6 +58,10 @@ pub struct TopoArgs {
     #[arg(long, value_name = "PATH|-")]
     sysroot: Option<PathBuf>,
 
+    /// Read the machine from an image of its kernel's memory: /proc/kcore, or an ELF dump of QEMU, libvirt or kdump
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot", "bundle"])]
+    vmcore: Option<PathBuf>,
+
     /// Read a recorded machine: a folder with meta.json or a tar of one, an oracle JSON (.zst), or a root with
     /// proc/ and sys/; / is this machine, - is standard input
     #[arg(long, value_name = "PATH|-", conflicts_with_all = ["topology", "numa", "numa_distance", "sysroot"])]
@@ -83,7 +87,7 @@ pub struct TopoArgs {
     /// size is given. Exit status 1 if some is elsewhere than asked, 2 if there is not so much available
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "16M",
           value_parser = super::bench::parse_bytes,
-          conflicts_with_all = ["topology", "numa", "sysroot", "bundle", "model", "rebuilt", "format"])]
+          conflicts_with_all = ["topology", "numa", "sysroot", "vmcore", "bundle", "model", "rebuilt", "format"])]
     verify_placement: Option<u64>,
 
     /// What to print; the default is text, and with --bundle zoneinfo
@@ -98,8 +102,10 @@ pub struct TopoArgs {
 impl TopoArgs {
     /// What it needs for another machine than this one.
     pub(super) fn rights(&self) -> Option<Rights> {
-        let inputs: Vec<&PathBuf> =
-            [&self.topology, &self.sysroot, &self.bundle].into_iter().flatten().collect();
+        let inputs: Vec<&PathBuf> = [&self.topology, &self.sysroot, &self.vmcore, &self.bundle]
+            .into_iter()
+            .flatten()
+            .collect();
         let is_of_this_machine = inputs.is_empty() || self.verify_placement.is_some();
         (!is_of_this_machine).then(|| Rights::default().reading(inputs))
     }
@@ -205,6 +211,8 @@ impl Format {
 /// A machine and its plan, which every format prints.
 struct Report {
     description: MachineDescription,
+    /// Whether it is the machine on which this process runs.
+    is_here: bool,
     plan: Plan,
     /// Settings that were replaced.
     set: Vec<Replaced>,
@@ -332,6 +340,14 @@ impl TopoArgs {
 
     /// The machine that the options name; `None` for this machine.
     fn described(&self) -> Result<Option<MachineDescription>, CommandError> {
+        if let Some(path) = &self.vmcore {
+            let machine = read_machine(&super::vmcore::tree(path)?);
+            let machine = machine.map_err(nearpage_machine::InputError::from)?;
+            return Ok(Some(MachineDescription::new(
+                path.to_string_lossy().into_owned(),
+                machine,
+            )?));
+        }
         Ok(Some(match (&self.topology, &self.sysroot) {
             (Some(path), _) => input::read_machine(path)?,
             (None, Some(path)) if input::is_standard(path) => {
@@ -357,7 +373,9 @@ impl Report {
     fn new(arguments: &TopoArgs) -> Result<Report, CommandError> {
         let environment = environment::read()?;
         let storage = StorageInUse::of_this_process(&environment);
-        let description = match arguments.described()? {
+        let other = arguments.described()?;
+        let is_here = other.is_none();
+        let description = match other {
             Some(description) => description,
             None => {
                 environment::tell(environment.warnings());
@@ -385,7 +403,7 @@ impl Report {
         let set = Replaced::all(&overrides, &before, &plan);
         let is_as_at_boot = has_same_lists(&before, &plan);
         let binding = Binding::of_this_process(&environment).to_string();
-        Ok(Report { description, plan, set, storage, binding, is_as_at_boot })
+        Ok(Report { description, is_here, plan, set, storage, binding, is_as_at_boot })
     }
 
     fn document(&self) -> MachineDocument<'_> {
@@ -397,7 +415,7 @@ impl Report {
         text::Text {
             source: shown(&self.description.source).to_string(),
             addresses: text::addresses(&self.description),
-            process: Some((self.storage.to_string(), &self.binding)),
+            process: self.is_here.then(|| (self.storage.to_string(), self.binding.as_str())),
             machine: &self.description.machine,
             plan: &self.plan,
             set: &self.set,

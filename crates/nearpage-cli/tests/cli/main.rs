@@ -3,6 +3,7 @@
 
 mod bench;
 mod doctor;
+mod drawn;
 mod explain;
 mod export;
 mod globals;
@@ -20,6 +21,7 @@ mod tidy;
 mod top;
 mod topo;
 mod trace;
+mod vmcore;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

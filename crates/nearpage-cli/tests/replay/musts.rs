@@ -228,7 +228,7 @@ fn other_pages_say_what_the_table_says() {
     for (path, told) in [
         ("docs/src/trust/fidelity.md", format!("{count} recordings of real kernels")),
         ("docs/src/guides/replay.md", format!("The scores of {count} recordings")),
-        ("README.md", format!("traces of {count} recorded machines")),
+        ("README.md", format!("{count} recordings, of hosts and of guests")),
         ("bench/fidelity.txt", format!(" least      {least:.1}")),
         ("bench/fidelity.txt", format!(" median     {median:.1}")),
         ("bench/fidelity.txt", format!(" most       {most:.1}")),

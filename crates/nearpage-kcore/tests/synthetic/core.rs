@@ -433,7 +433,9 @@ fn state(core: &mut Core<'_>, shapes: &Shapes) -> (State, (u64, u64)) {
     let node_data = core.reserve(8 * 4, 8);
     core.info
         .push(format!("SYMBOL(node_data)={node_data:x}\nLENGTH(node_data)=4\nSIZE(nodemask_t)=8"));
-    let table: Vec<u8> = (0..9).map(|_| 10 + core.rng.below(40) as u8).collect();
+    // A row for each of three nodes, 10 to itself.
+    let apart = |at| if at % 4 == 0 { 10 } else { 11 + core.rng.below(40) as u8 };
+    let table: Vec<u8> = (0..9).map(apart).collect();
     let (table_at, count) = (core.put(&table), core.put(&3_u32.to_le_bytes()));
     let pointer = core.put(&table_at.to_le_bytes());
     core.symbols.insert("numa_distance", pointer);
@@ -459,11 +461,12 @@ fn state(core: &mut Core<'_>, shapes: &Shapes) -> (State, (u64, u64)) {
         nodes.push(NodeState { id, cpus: own.collect(), distances, zones });
     }
     let mut settings = Vec::new();
-    for (name, variable) in
-        [("min_free_kbytes", "min_free_kbytes"), ("zone_reclaim_mode", "node_reclaim_mode")]
-    {
+    for (name, variable, most) in [
+        ("min_free_kbytes", "min_free_kbytes", 1 << 20),
+        ("zone_reclaim_mode", "node_reclaim_mode", 8),
+    ] {
         if core.is_so() {
-            let value = core.some();
+            let value = core.rng.below(most) as i64;
             let at = core.put(&(value as u32).to_le_bytes());
             core.symbols.insert(variable, at);
             settings.push((name.to_owned(), vec![value]));

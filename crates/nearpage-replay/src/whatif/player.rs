@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use nearpage::{CpuId, Gfp, NodeId, Pfn, TopologyBuf};
+use nearpage::{CpuId, Gfp, NodeId, Pfn};
 use nearpage_trace::{Event, TraceEvent};
 
+use super::homes::Homes;
 use crate::cpus::CpuMap;
 use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::run::{Near, Origin, Run};
@@ -22,8 +23,7 @@ pub(crate) struct Player<'a, 'm> {
     map: &'a CpuMap,
     /// Whether the machine is another one than the recorded.
     is_elsewhere: bool,
-    /// Nodes with memory.
-    with_memory: Vec<NodeId>,
+    homes: Homes,
     /// CPUs of the recorded machine, ascending.
     recorded_cpus: Vec<CpuId>,
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
@@ -42,7 +42,7 @@ impl<'a, 'm> Player<'a, 'm> {
         map: &'a CpuMap,
         is_elsewhere: bool,
     ) -> Player<'a, 'm> {
-        let with_memory = with_memory(&start.topology);
+        let homes = Homes::new(&recorded.topology, &start.topology);
         let nodes = recorded.topology.nodes.iter();
         let mut recorded_cpus: Vec<CpuId> = nodes.flat_map(|node| &node.cpus).copied().collect();
         recorded_cpus.sort_unstable();
@@ -56,7 +56,7 @@ impl<'a, 'm> Player<'a, 'm> {
             shift_ns,
             map,
             is_elsewhere,
-            with_memory,
+            homes,
             recorded_cpus,
             bulk,
         }
@@ -75,7 +75,7 @@ impl<'a, 'm> Player<'a, 'm> {
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
-                let near = self.near(event.pid, pfn, gfp);
+                let near = self.near(event, cpu, pfn, gfp);
                 self.run.alloc(actor, of_copy(pfn), order, with_type(gfp, migratetype), near);
             }
             Event::Free { pfn, order } => {
@@ -92,7 +92,7 @@ impl<'a, 'm> Player<'a, 'm> {
                 let frames = pages[..told].iter().filter_map(|&page| self.survey.frame_of(page));
                 let frames: Vec<Pfn> = frames.map(of_copy).collect();
                 let untold = got.saturating_sub(frames.len() as u64).min(BULK_PAGES_MOST);
-                let node = node.filter(|_| !self.is_elsewhere);
+                let node = node.map(|node| self.stand_in(NodeId(node), event.cpu, cpu).0);
                 self.run.alloc_bulk(actor, gfp, node, &frames, untold);
             }
             _ => {}
@@ -104,20 +104,17 @@ impl<'a, 'm> Player<'a, 'm> {
     }
 
     /// A page that was asked for on a node is asked for on the one that stands for it.
-    fn near(&self, pid: u32, pfn: Pfn, gfp: Gfp) -> Near {
-        let is_placed = self.survey.is_placed(pid, gfp);
+    fn near(&self, event: &TraceEvent<'_>, cpu: CpuId, pfn: Pfn, gfp: Gfp) -> Near {
+        let is_placed = self.survey.is_placed(event.pid, gfp);
         let zone = self.recorded.map.zone_of(pfn).filter(|_| is_placed);
         let Some(zone) = zone else { return Near::Cpu };
-        let node = self.recorded.zones[zone].node;
-        if !self.is_elsewhere {
-            return Near::Node(node);
-        }
-        let recorded = with_memory(&self.recorded.topology);
-        let at = recorded.iter().position(|&of| of == node).unwrap_or(0);
-        Near::Node(self.with_memory[at % self.with_memory.len()])
+        Near::Node(self.stand_in(self.recorded.zones[zone].node, event.cpu, cpu))
     }
-}
 
-fn with_memory(topology: &TopologyBuf) -> Vec<NodeId> {
-    topology.nodes.iter().filter(|node| !node.memory.is_empty()).map(|node| node.id).collect()
+    fn stand_in(&self, node: NodeId, recorded: CpuId, plays: CpuId) -> NodeId {
+        match self.is_elsewhere {
+            true => self.homes.stand_in(node, recorded, plays),
+            false => node,
+        }
+    }
 }

@@ -163,7 +163,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         numbers.reverse();
         let listed = pageset.push_batch(&self.platform, on, list, numbers);
-        quota.pages_listed.add_atomically((listed as u64) << list_order(list).0);
+        quota.pages_listed.add((listed as u64) << list_order(list).0);
         self.put_all(maps, pageset.frames(), quota, &numbers[listed..], list_order(list));
         listed as u32
     }
@@ -187,7 +187,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let share = u64::from(size.refill(wants.order)) << wants.order.0;
         let limits = (wants.flags, wants.kind);
         let claimed = pageset.zone().claim_pages(&self.platform, limits, unit, share.max(most));
-        quota.shared_writes.add_atomically(1);
+        quota.shared_writes.add(1);
         if claimed == 0 {
             return 0;
         }
@@ -317,7 +317,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         match account {
             Account::Quota(pageset, quota) => {
                 self.platform.touch(quota.line(), Access::Write);
-                quota.pages_put.add_atomically(pages);
+                quota.pages_put.add(pages);
                 self.give_excess(pageset, quota);
             }
             Account::Zone(_) => ZoneEvents::add(&zone.events().direct_free_pages, pages),
@@ -384,7 +384,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let pages = quota.take_above(kept);
         if pages.0 > 0 {
             pageset.zone().give_pages(&self.platform, pages.0);
-            quota.shared_writes.add_atomically(1);
+            quota.shared_writes.add(1);
             pageset.events().drains.add_atomically(1);
             pageset.events().drained_pages.add_atomically(pages.0);
         }
@@ -607,7 +607,7 @@ impl<'m, P: Platform> Account<'_, 'm, P> {
             Self::Quota(pageset, quota) => allocator.quota_for(pageset, quota, wants, unit, most),
             Self::Zone(hints) => {
                 let limits = (wants.flags, wants.kind);
-                hints.shared_writes.add_atomically(1);
+                hints.shared_writes.add(1);
                 let pages = zone.claim_pages(&allocator.platform, limits, unit, most);
                 zone.give_pages(&allocator.platform, pages % unit);
                 pages - pages % unit
@@ -620,7 +620,7 @@ impl<'m, P: Platform> Account<'_, 'm, P> {
         match self {
             Self::Quota(_, quota) => quota.give(pages),
             Self::Zone(hints) => {
-                hints.shared_writes.add_atomically(1);
+                hints.shared_writes.add(1);
                 zone.give_pages(&allocator.platform, pages);
             }
         }

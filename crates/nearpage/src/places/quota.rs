@@ -5,7 +5,7 @@
 
 use super::size::QuotaSize;
 use crate::frame::Migratetype;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, OwnedCounter};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, SharedCounter};
 use crate::units::PageCount;
 
 const TYPES: usize = Migratetype::PCP_COUNT;
@@ -13,7 +13,7 @@ const TYPES: usize = Migratetype::PCP_COUNT;
 const NONE: u32 = u32::MAX;
 
 /// The quota of one CPU for one zone. Threads of the CPU use it without a hold, and one may come between two steps of another:
-/// they add to its counters atomically, and to those of the pageset's events beside it.
+/// so they add atomically to the pageset's events, too.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Quota {
@@ -26,13 +26,13 @@ pub(crate) struct Quota {
     /// Where whole pageblocks are looked for.
     whole: AtomicU32,
     /// Writes to words that all CPUs share: the zone's counter, and its bits.
-    pub(crate) shared_writes: OwnedCounter,
+    pub(crate) shared_writes: SharedCounter,
     /// Whether pages came from pageblocks of other types since that was last asked.
     pub(crate) fell_back: AtomicBool,
     /// Pages that were given back past the lists.
-    pub(crate) pages_put: OwnedCounter,
+    pub(crate) pages_put: SharedCounter,
     /// Pages that refills pushed to lists, which count pushes as frees; they do not count runs that are appended.
-    pub(crate) pages_listed: OwnedCounter,
+    pub(crate) pages_listed: SharedCounter,
     pub(crate) places: [Place; TYPES],
 }
 
@@ -46,10 +46,10 @@ impl Quota {
             size: AtomicU32::new(0),
             moved: AtomicU32::new(0),
             whole: AtomicU32::new(start),
-            shared_writes: OwnedCounter::new(),
+            shared_writes: SharedCounter::new(),
             fell_back: AtomicBool::new(false),
-            pages_put: OwnedCounter::new(),
-            pages_listed: OwnedCounter::new(),
+            pages_put: SharedCounter::new(),
+            pages_listed: SharedCounter::new(),
             places: core::array::from_fn(|_| Place::new(start)),
         }
     }

@@ -293,7 +293,7 @@ impl ZoneMaps<'_> {
     /// Makes pageblocks free whose bits are in the word that begins with `first`.
     fn put_wholes(&self, first: u32, bits: u64, by: &Quota) {
         let were_clear = self.whole.set_all(first, bits);
-        by.shared_writes.add_atomically(1);
+        by.shared_writes.add(1);
         assert!(were_clear == bits, "freed twice");
     }
 
@@ -302,7 +302,7 @@ impl ZoneMaps<'_> {
         if let Some(some) = self.some.get(of.index())
             && !some.get(at)
         {
-            by.shared_writes.add_atomically(1);
+            by.shared_writes.add(1);
             some.set(at);
         }
     }
@@ -320,7 +320,7 @@ impl ZoneMaps<'_> {
         if is_whole {
             // The hint that it has some stays, for the next time: who looks for some passes over whole ones.
             self.whole.set(at);
-            by.shared_writes.add_atomically(1);
+            by.shared_writes.add(1);
         } else {
             // Who looked while the pages were away for a moment may have taken the hint away.
             self.note_some(frames, at, by);
@@ -476,7 +476,7 @@ impl ZoneMaps<'_> {
             && let Some(at) = wholes.next()
         {
             let some = lowest(self.whole.rest(at), most - got);
-            by.shared_writes.add_atomically(1);
+            by.shared_writes.add(1);
             for at in frames_of(at - at % WORD, self.whole.clear_all(at, some)) {
                 if self.becomes(frames, at, of, by) {
                     each(at);
@@ -522,7 +522,7 @@ impl ZoneMaps<'_> {
             if !self.whole.clear_pair(at) {
                 return false;
             }
-            by.shared_writes.add_atomically(1);
+            by.shared_writes.add(1);
             let [first, second] = [at & !1, at | 1].map(|at| self.becomes(frames, at, of, by));
             if first != second {
                 self.put_whole(if first { at & !1 } else { at | 1 }, by);
@@ -743,7 +743,7 @@ impl ZoneMaps<'_> {
             return free;
         }
         self.some[of.index()].clear(at);
-        by.shared_writes.add_atomically(1);
+        by.shared_writes.add(1);
         // Whoever brings pages meanwhile sees the hint still, or is seen here.
         if map.count() > 0 {
             self.note_some(frames, at, by);

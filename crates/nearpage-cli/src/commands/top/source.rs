@@ -11,7 +11,7 @@ use nearpage_watch::{Pagesets, ProcessTree, Sample, Sampler, Tape, TapeWriter};
 
 use super::{TopArgs, program};
 use crate::commands::input::{self, STANDARD_INPUT};
-use crate::commands::{CommandError, environment, sudo, watched};
+use crate::commands::{CommandError, environment, sudo, vmcore, watched};
 
 /// Time for zoneinfo of a sample.
 const ZONEINFO_BUDGET: Duration = Duration::from_micros(1500);
@@ -70,7 +70,10 @@ impl Source {
         let path = arguments.machine.as_deref().or(arguments.sysroot.as_deref());
         let name = match (path, &arguments.process) {
             (_, Some(process)) => format!("process {process}"),
-            (None, None) => "this machine".to_owned(),
+            (None, None) => match &arguments.vmcore {
+                Some(image) => shown(image).to_string(),
+                None => "this machine".to_owned(),
+            },
             (Some(path), _) if input::is_standard(path) => STANDARD_INPUT.to_owned(),
             (Some(path), _) => shown(path).to_string(),
         };
@@ -80,12 +83,15 @@ impl Source {
         let program = arguments.process.as_deref().map(ProcessTree::open).transpose()?.map(Rc::new);
         let tree: Box<dyn FileTree> = match &program {
             Some(process) => Box::new(Shared(process.clone())),
-            None => watched::tree(path, arguments.capture.as_deref())?,
+            None => match &arguments.vmcore {
+                Some(image) => Box::new(vmcore::tree(image)?),
+                None => watched::tree(path, arguments.capture.as_deref())?,
+            },
         };
         let advice = match (has_panes, path, &program) {
             (false, ..) | (_, _, Some(_)) => None,
-            (true, None, None) => Some(Advice::ThisMachine),
-            (true, Some(_), None) => Some(Advice::Copy(judged(&Facts::read(&*tree)))),
+            (true, None, None) if arguments.vmcore.is_none() => Some(Advice::ThisMachine),
+            (true, _, None) => Some(Advice::Copy(judged(&Facts::read(&*tree)))),
         };
         let sampler = Box::new(sampler(tree, arguments, has_panes));
         Ok(Source { name, from: From::Sampler { sampler, advice, program } })
@@ -101,7 +107,9 @@ impl Source {
 
     /// How many samples a stream has if nobody says: a copy is a moment.
     pub(super) fn samples(&self, arguments: &TopArgs) -> u64 {
-        let is_copy = arguments.machine.is_some() || arguments.sysroot.is_some();
+        let is_copy = arguments.machine.is_some()
+            || arguments.sysroot.is_some()
+            || arguments.vmcore.is_some();
         if arguments.once || is_copy { 1 } else { u64::MAX }
     }
 
