@@ -101,6 +101,7 @@ impl Command {
             Command::Bench(_)
             | Command::Proc(_)
             | Command::Record(_)
+            | Command::Snapshot(_)
             | Command::Run(_)
             | Command::Completions(_)
             | Command::Man(_) => None,

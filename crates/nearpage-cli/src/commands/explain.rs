@@ -49,7 +49,7 @@ pub struct ExplainArgs {
 impl ExplainArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(&self.logs).writing(&self.report)
+        Rights::default().reading(self.logs.iter().chain(&self.vmcore)).writing(&self.report)
     }
 }
 
