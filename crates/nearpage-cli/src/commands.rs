@@ -98,10 +98,10 @@ impl Command {
             Command::Replay(arguments) => Some(arguments.rights()),
             Command::Whatif(arguments) => Some(arguments.rights()),
             Command::Trace(arguments) => Some(arguments.rights()),
+            Command::Snapshot(arguments) => arguments.rights(),
             Command::Bench(_)
             | Command::Proc(_)
             | Command::Record(_)
-            | Command::Snapshot(_)
             | Command::Run(_)
             | Command::Completions(_)
             | Command::Man(_) => None,
