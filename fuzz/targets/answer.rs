@@ -1,10 +1,6 @@
-//! Heads of answers of a process that serves its figures.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nearpage_machine::stats_socket::{Head, Request};
+#[path = "../doors.rs"]
+mod doors;
 
-fuzz_target!(|content: &[u8]| {
-    drop(Head::parse(content));
-    drop(Request::parse(content));
-});
+libfuzzer_sys::fuzz_target!(|content: &[u8]| doors::answer(content));

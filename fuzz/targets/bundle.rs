@@ -1,7 +1,6 @@
-//! Recordings and packed bundles: JSON, tar, gzip, bzip2, zstd.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nearpage_bundle::Recording;
+#[path = "../doors.rs"]
+mod doors;
 
-fuzz_target!(|content: &[u8]| drop(Recording::read_bytes("fuzzed", content)));
+libfuzzer_sys::fuzz_target!(|content: &[u8]| doors::bundle(content));

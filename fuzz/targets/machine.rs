@@ -1,7 +1,6 @@
-//! Descriptions of machines of any kind: archives, numactl, XML of hwloc, TOML, the short form.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nearpage_machine::MachineDescription;
+#[path = "../doors.rs"]
+mod doors;
 
-fuzz_target!(|content: &[u8]| drop(MachineDescription::from_reader("fuzzed", content)));
+libfuzzer_sys::fuzz_target!(|content: &[u8]| doors::machine(content));

@@ -1,7 +1,6 @@
-//! Scenarios of the lab.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nearpage_lab::Scenario;
+#[path = "../doors.rs"]
+mod doors;
 
-fuzz_target!(|content: &[u8]| drop(Scenario::from_bytes("fuzzed", content)));
+libfuzzer_sys::fuzz_target!(|content: &[u8]| doors::scenario(content));

@@ -1,11 +1,6 @@
-//! Traces: text, trace.dat and perf.data, plain or packed.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nearpage_trace::{TraceError, read_trace, unpacked};
+#[path = "../doors.rs"]
+mod doors;
 
-fuzz_target!(|content: &[u8]| {
-    if let Ok(text) = unpacked(content) {
-        drop(read_trace::<TraceError>("fuzzed", text, |_| Ok(())));
-    }
-});
+libfuzzer_sys::fuzz_target!(|content: &[u8]| doors::trace(content));

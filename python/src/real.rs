@@ -13,7 +13,7 @@ use nearpage_bundle::predict::{ModelChoice, Wishes};
 use nearpage_bundle::{Recording, verify as verification};
 use nearpage_linux::Environment;
 use nearpage_machine::work::Observer;
-use nearpage_trace::record::{Control, EventChoice, Limits, Output, Recorder, Target};
+use nearpage_trace::record::{Contents, Control, EventChoice, Limits, Output, Recorder, Target};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
@@ -311,7 +311,8 @@ pub(crate) fn record<'py>(
                 None => Target::Machine,
             };
             let (events, limits) = (EventChoice { slab, lock }, Limits::default());
-            let recorder = Recorder { target, events, duration, limits };
+            let contents = Contents::default();
+            let recorder = Recorder { target, events, duration, limits, contents };
             let recorded = recorder.record(output, &control, &mut |_| ());
             is_done.store(true, Ordering::Relaxed);
             recorded.map_err(|error| said(&error))

@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 22] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -80,6 +80,7 @@ const STEPS: [Step; 21] = [
         environment: &[("NEARPAGE_FUZZ_SECONDS", "120")],
         arguments: "test --release -p nearpage-cli --test recorded hostile",
     },
+    fuzz("test -p nearpage-cli --test cli one_hostile_field"),
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),
     random(&[("NEARPAGE_INPUTS", "100000")], "test --release -p nearpage-explain --test spliced"),

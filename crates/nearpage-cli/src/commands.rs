@@ -39,6 +39,7 @@ use nearpage_machine::escaped;
 use nearpage_report::file::WriteError;
 use serde::Serialize;
 
+use crate::confined::{self, Rights};
 use crate::escaping::Escaping;
 use crate::terminal;
 
@@ -80,6 +81,32 @@ enum Command {
     Run(run::RunArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+}
+
+impl Command {
+    /// The rights that are enough where the input may be a stranger's file; `None` where the command is about this machine, a
+    /// process or a program.
+    fn rights(&self) -> Option<Rights> {
+        match self {
+            Command::Topo(arguments) => arguments.rights(),
+            Command::Top(arguments) => arguments.rights(),
+            Command::Doctor(arguments) => arguments.rights(),
+            Command::Explain(arguments) => Some(arguments.rights()),
+            Command::Export(arguments) => arguments.rights(),
+            Command::Lab(arguments) => arguments.rights(),
+            Command::Verify(arguments) => Some(arguments.rights()),
+            Command::Replay(arguments) => Some(arguments.rights()),
+            Command::Whatif(arguments) => Some(arguments.rights()),
+            Command::Trace(arguments) => Some(arguments.rights()),
+            Command::Snapshot(arguments) => arguments.rights(),
+            Command::Bench(_)
+            | Command::Proc(_)
+            | Command::Record(_)
+            | Command::Run(_)
+            | Command::Completions(_)
+            | Command::Man(_) => None,
+        }
+    }
 }
 
 /// Why a command did not do what it should.
@@ -212,6 +239,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     terminal::set(cli.quiet, cli.color);
+    if let Some(lacking) = cli.command.rights().and_then(|rights| confined::keep(&rights))
+        && !terminal::is_hidden()
+    {
+        terminal::note(format_args!(
+            "not all rights that are not needed could be given up: {lacking}"
+        ));
+    }
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

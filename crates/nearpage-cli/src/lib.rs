@@ -13,6 +13,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`commands`] | [`run`](commands::run()), and a module for each command: what it accepts, and what can go wrong |
+//! | `confined` | rights that a command gives up before it reads what a stranger made |
 //! | `escaping` | the door for text to standard output |
 //! | `terminal` | notes, errors and progress, on standard error |
 //!
@@ -20,5 +21,6 @@
 //! has no features.
 
 pub mod commands;
+mod confined;
 mod escaping;
 mod terminal;

@@ -53,6 +53,7 @@
 //!
 //! x86-64 with CONFIG_SPARSEMEM_VMEMMAP, kernels since 6.0 (those before do not tell where their symbols are). Compressed
 //! kdump files are not read: `makedumpfile -E` writes ELF.
+#![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
 mod btf;

@@ -74,6 +74,14 @@ pub fn costs(name: &str) -> Result<Costs, LabError> {
     }
 }
 
+/// The table of costs that a scenario names: one that comes along, or a file of the current folder.
+pub(crate) fn costs_of_scenario(name: &str) -> Result<Costs, LabError> {
+    if is_built_in(name) {
+        return costs(name);
+    }
+    costs_from_bytes(name, &text::read_named(name)?.ok_or_else(|| unknown_costs(name))?)
+}
+
 /// The table of costs that a file has; `name` is the name that errors begin with.
 ///
 /// # Errors
@@ -150,9 +158,13 @@ pub fn cost_names() -> impl Iterator<Item = &'static str> {
 
 /// A file, which may be a table of costs.
 fn read_costs(name: &str) -> Result<Vec<u8>, LabError> {
-    if !Path::new(name).exists() {
-        let known = cost_names().collect::<Vec<_>>().join(", ");
-        return Err(LabError::UnknownCosts { name: name.into(), known });
+    match Path::new(name).exists() {
+        true => read(name),
+        false => Err(unknown_costs(name)),
     }
-    read(name)
+}
+
+fn unknown_costs(name: &str) -> LabError {
+    let known = cost_names().collect::<Vec<_>>().join(", ");
+    LabError::UnknownCosts { name: name.into(), known }
 }

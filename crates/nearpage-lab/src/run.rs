@@ -16,7 +16,7 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Report, LabErro
     let costs = match options.costs {
         Some(costs) => costs,
         None => {
-            own = catalog::costs(&scenario.machine.costs)?;
+            own = catalog::costs_of_scenario(&scenario.machine.costs)?;
             &own
         }
     };

@@ -202,7 +202,7 @@ fn idle(combinations: &[(String, Config)], over: &[Over]) -> Vec<String> {
 /// # Errors
 /// [`LabError`] if the scenario cannot be run as it is written.
 pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<Report, LabError> {
-    let own = catalog::costs(&scenario.machine.costs)?;
+    let own = catalog::costs_of_scenario(&scenario.machine.costs)?;
     let (costs, notes) = catalog::completed(options.costs.unwrap_or(&own), &scenario.workload);
     let costs = &costs;
     let combinations = combinations(bases(scenario, over), over);

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::str;
 
-use nearpage_machine::FILE_BYTES_MAX;
+use nearpage_machine::{FILE_BYTES_MAX, open_beneath};
 
 use crate::error::LabError;
 
@@ -24,6 +25,21 @@ pub(crate) fn of<'a>(
 pub(crate) fn read(path: &str) -> Result<Vec<u8>, LabError> {
     let file = File::open(path).map_err(|error| LabError::Read { path: path.into(), error })?;
     read_all(path, file)
+}
+
+/// A file that a scenario names, which may be a stranger's: it is one of the current folder, or below it. `None` if there is none.
+pub(crate) fn read_named(name: &str) -> Result<Option<Vec<u8>>, LabError> {
+    let failed = |error: io::Error| {
+        let error = match error.kind() {
+            io::ErrorKind::InvalidInput => io::Error::other(format!(
+                "{error}; a scenario names files of the current folder, and --costs any table"
+            )),
+            _ => error,
+        };
+        LabError::Read { path: name.into(), error }
+    };
+    let file = open_beneath(Path::new("."), name).map_err(failed)?;
+    file.map(|file| read_all(name, file)).transpose()
 }
 
 /// All bytes of a scenario, a table of costs or a trace, which [`FILE_BYTES_MAX`] limits; `name` is the name that errors begin

@@ -31,6 +31,7 @@ mod meta;
 mod output;
 mod probes;
 mod recorder;
+mod redact;
 mod rings;
 mod session;
 mod surroundings;
@@ -42,7 +43,7 @@ pub use control::Control;
 pub use error::{Kept, OutputError, RecordError};
 pub use instance::EventChoice;
 pub use output::Output;
-pub use recorder::{Limits, Recorded, Recorder};
+pub use recorder::{Contents, Limits, Recorded, Recorder};
 pub use session::{Ended, Gauge, Progress};
 pub use target::Target;
 

@@ -11,6 +11,7 @@ use nearpage_machine::open_tree;
 
 use super::input::{self, STANDARD_INPUT};
 use super::{CommandError, environment, print, print_json, vmcore};
+use crate::confined::Rights;
 
 /// List settings of a machine that slow allocation down, and how to fix them.
 ///
@@ -35,6 +36,14 @@ pub struct DoctorArgs {
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
     json: bool,
+}
+
+impl DoctorArgs {
+    /// What it needs for another machine than this one.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let input = self.sysroot.as_ref().or(self.vmcore.as_ref())?;
+        Some(Rights::default().reading([input]))
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::input::{self, STANDARD};
 use super::{CommandError, write_output};
+use crate::confined::Rights;
 use inputs::Wanted;
 
 /// Say why a kernel refused memory: read page allocation failures, OOM reports, stalls and SLUB failures in its log.
@@ -43,6 +44,13 @@ pub struct ExplainArgs {
     /// Write a page of HTML with the first reports of each kind
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+impl ExplainArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading(self.logs.iter().chain(&self.vmcore)).writing(&self.report)
+    }
 }
 
 const AFTER_HELP: &str = "\

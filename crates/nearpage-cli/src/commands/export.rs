@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::{CommandError, print, watched};
+use crate::confined::Rights;
 use crate::terminal;
 
 /// Serve metrics of this machine for Prometheus: nodes, zones, free blocks, what would be refused, and marks.
@@ -48,6 +49,14 @@ pub struct ExportArgs {
     /// Read the allocator of a process that serves its figures, by its id or the path of its socket
     #[arg(short, long, value_name = "PID|SOCKET", conflicts_with = "sysroot")]
     process: Option<String>,
+}
+
+impl ExportArgs {
+    /// What it needs to write the metrics of another machine; whoever serves them needs a network.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let (path, file) = (self.sysroot.as_ref()?, self.textfile.as_ref()?);
+        Some(Rights::default().reading([path]).writing([file]))
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -23,6 +23,7 @@ use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
 use super::input::{STANDARD, named_models, read_machine_text};
 use super::progress::Bar;
+use crate::confined::Rights;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -87,6 +88,16 @@ pub struct LabArgs {
     /// With `costs`: measure a table of costs on this machine and print it
     #[arg(long)]
     measure: bool,
+}
+
+impl LabArgs {
+    /// What it needs, unless it measures this machine.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let inputs = self.scenarios.iter().chain(&self.machine).chain(&self.costs);
+        // Scenarios name files of the current folder.
+        let rights = || Rights::default().reading(["."]).reading(inputs).writing(&self.report);
+        (!self.measure).then(rights)
+    }
 }
 
 const AFTER_HELP: &str = "\

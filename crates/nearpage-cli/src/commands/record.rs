@@ -20,8 +20,8 @@ use super::input::is_standard;
 use super::{CommandError, print, print_json, sudo};
 use crate::terminal;
 use nearpage_trace::record::{
-    Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress, RecordError,
-    Recorded, Recorder, SCRIPT, Target,
+    Contents, Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress,
+    RecordError, Recorded, Recorder, SCRIPT, Target,
 };
 use program::Program;
 use user::CommandUser;
@@ -70,6 +70,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "USER", requires = "command")]
     user: Option<String>,
 
+    /// Leave out names of tasks, command lines, outputs, logs, times of day and addresses of the kernel
+    #[arg(long)]
+    redact: bool,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -94,7 +98,8 @@ lost, counted and said, and the recording goes on.
 
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
 that the command printed, which go to cmd.txt instead of the terminal. Its input is empty. Only the owner may read the
-bundle: who called sudo, where that user may make files, else who runs this.
+bundle: who called sudo, where that user may make files, else who runs this. --redact keeps what a replay needs: tasks
+are numbers, pages lie where they do without KASLR, and a kernel is known by its version alone. Nobody can undo it.
 
 Under sudo the command runs as the user who called it, with the environment that sudo passed on and that user's HOME,
 USER, LOGNAME and SHELL; --user root runs it as root. Of the environment, the command of another --user gets only PATH,
@@ -222,6 +227,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
         events: EventChoice { slab: arguments.slab, lock: arguments.lock },
         duration: arguments.duration,
         limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },
+        contents: if arguments.redact { Contents::Redacted } else { Contents::Whole },
     };
     let control = Control::new().map_err(RecordFailure::Signals)?;
     let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
@@ -256,6 +262,7 @@ impl RecordArgs {
 
     fn output(&self, program: Option<&Program>) -> Result<Output, RecordError> {
         let name = || match (program, self.pid) {
+            _ if self.redact => "redacted".into(),
             (Some(program), _) => program.name(),
             (None, Some(pid)) => name_of(pid),
             (None, None) => "machine".into(),
@@ -290,7 +297,7 @@ impl RecordArgs {
                 let next = format!("next: nearpage replay {path}\n");
                 print(&(summary(path, recorded) + &next))?;
                 if let Ok(found) = fs::metadata(path) {
-                    terminal::note(content(user::name_of(found.uid()), found.mode()));
+                    terminal::note(self.content(user::name_of(found.uid()), found.mode()));
                 }
                 Ok(())
             }
@@ -300,18 +307,22 @@ impl RecordArgs {
             }
         }
     }
-}
 
-/// What a bundle holds, and who can read it.
-fn content(owner: String, mode: u32) -> String {
-    let readers = match mode & 0o077 {
-        0 if owner == "root" => "only root can read it".into(),
-        0 => format!("only {owner} and root can read it"),
-        _ => format!("it is {owner}'s, and others can read it (mode {:o})", mode & 0o777),
-    };
-    format!(
-        "it holds names of all tasks, the kernel's log, command line and addresses, and what the command printed; {readers}"
-    )
+    /// What a bundle holds, and who can read it.
+    fn content(&self, owner: String, mode: u32) -> String {
+        let readers = match mode & 0o077 {
+            0 if owner == "root" => "only root can read it".into(),
+            0 => format!("only {owner} and root can read it"),
+            _ => format!("it is {owner}'s, and others can read it (mode {:o})", mode & 0o777),
+        };
+        let held = match self.redact {
+            true => "figures of all tasks, without their names",
+            false => {
+                "names of all tasks, the kernel's log, command line and addresses, and what the command printed"
+            }
+        };
+        format!("it holds {held}; {readers}")
+    }
 }
 
 /// The name of a process.

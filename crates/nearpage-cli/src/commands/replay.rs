@@ -22,6 +22,7 @@ use super::input::{is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
+use crate::confined::Rights;
 use input::Input;
 use what_if::WhatIfArgs;
 
@@ -81,6 +82,21 @@ pub struct ReplayArgs {
 
     #[command(flatten)]
     what_if: WhatIfArgs,
+}
+
+impl ReplayArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        let rights = match &self.action {
+            Some(Action::Sweep(sweep)) => sweep.rights(),
+            Some(Action::Rules(rules)) => rules.rights(),
+            None => Rights::default()
+                .reading(self.bundle.iter().chain(&self.trace))
+                .reading(&self.what_if.topology)
+                .writing(&self.report),
+        };
+        rights.unpacking()
+    }
 }
 
 #[derive(Subcommand, Debug)]

@@ -1,16 +1,15 @@
 //! `nearpage snapshot`: the page allocator of a kernel at a moment, as a bundle.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nearpage_kcore::{KcoreError, State};
-use nearpage_machine::shown;
+use nearpage_machine::{OutputFolder, shown};
 use serde::Serialize;
 
-use super::{CommandError, print, print_json, vmcore};
+use super::{CommandError, print, print_json, sudo, vmcore};
+use crate::confined::Rights;
 use crate::terminal;
 
 /// Write what the page allocator of a kernel holds as a bundle: of this machine's kernel, or of a dump.
@@ -57,6 +56,14 @@ Examples:
   nearpage topo --sysroot crash.tar";
 
 /// What was written.
+impl SnapshotArgs {
+    /// What it needs for an image that somebody sent.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let image = self.vmcore.as_ref()?;
+        Some(Rights::default().reading([image]).writing([&self.output]))
+    }
+}
+
 #[derive(Serialize)]
 struct Written<'s> {
     schema: u32,
@@ -106,7 +113,8 @@ pub(super) fn run(arguments: &SnapshotArgs) -> Result<(), CommandError> {
 
 fn write(path: &Path, state: &State, log: Option<&str>) -> io::Result<()> {
     // It has what only root may read.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let (made_in, name) = OutputFolder::of(path, sudo::caller())?;
+    let file = made_in.create(&name)?;
     let folder = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut builder = tar::Builder::new(io::BufWriter::new(file));
     let mut add = |name: &str, content: &[u8]| {

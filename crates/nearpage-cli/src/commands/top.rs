@@ -17,6 +17,7 @@ use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
 
 use super::{CommandError, watched, write_output};
+use crate::confined::Rights;
 use source::Source;
 
 /// Live view of free memory by node, zone and process, with problems marked.
@@ -93,6 +94,18 @@ pub struct TopArgs {
     /// Show what was recorded
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "record", "capture"])]
     play: Option<PathBuf>,
+}
+
+impl TopArgs {
+    /// What it needs for another machine than this one, or for a recording.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let inputs: Vec<&PathBuf> = [&self.machine, &self.sysroot, &self.vmcore, &self.play]
+            .into_iter()
+            .flatten()
+            .collect();
+        let rights = || Rights::default().reading(&inputs).writing(&self.record).with_panes();
+        (!inputs.is_empty()).then(rights)
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -21,6 +21,7 @@ use nearpage_machine::{
 use serde::Serialize;
 
 use super::{CommandError, environment, input};
+use crate::confined::Rights;
 use crate::terminal;
 
 pub use placement::VerifyError;
@@ -96,6 +97,18 @@ pub struct TopoArgs {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+impl TopoArgs {
+    /// What it needs for another machine than this one.
+    pub(super) fn rights(&self) -> Option<Rights> {
+        let inputs: Vec<&PathBuf> = [&self.topology, &self.sysroot, &self.vmcore, &self.bundle]
+            .into_iter()
+            .flatten()
+            .collect();
+        let is_of_this_machine = inputs.is_empty() || self.verify_placement.is_some();
+        (!is_of_this_machine).then(|| Rights::default().reading(inputs))
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -21,12 +21,27 @@ use super::input::{STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json, sudo};
+use crate::confined::Rights;
 
 /// Write traces of the page allocator for other tools, or of loads like a recorded one.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
     #[command(subcommand)]
     action: Action,
+}
+
+impl TraceArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        let rights = match &self.action {
+            Action::Export(arguments) => Rights::default()
+                .reading(arguments.bundle.iter().chain(&arguments.trace))
+                .writing(arguments.perfetto.iter().chain(&arguments.chrome)),
+            Action::Twin(arguments) => arguments.rights(),
+            Action::Summary(arguments) => arguments.rights(),
+        };
+        rights.unpacking()
+    }
 }
 
 #[derive(Subcommand, Debug)]

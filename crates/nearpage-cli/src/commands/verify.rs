@@ -12,6 +12,7 @@ use nearpage_machine::shown;
 use nearpage_machine::work::Unwatched;
 
 use super::{CommandError, input, print, print_json};
+use crate::confined::Rights;
 use crate::terminal;
 
 /// Predict what recorded kernels printed, and compare field by field.
@@ -47,6 +48,13 @@ pub struct VerifyArgs {
     /// The rules; auto chooses by the recorded kernel's version
     #[arg(long, value_parser = input::models(), default_value_t)]
     model: ModelChoice,
+}
+
+impl VerifyArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading(&self.paths)
+    }
 }
 
 const AFTER_HELP: &str = "\

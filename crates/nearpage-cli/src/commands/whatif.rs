@@ -19,6 +19,7 @@ use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::replay::{ReplayFailure, open_bundle, tunables};
 use super::{CommandError, print, print_json};
+use crate::confined::Rights;
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -68,6 +69,14 @@ pub struct WhatIfArgs {
     /// Plain text of at most 25 lines, for a mail
     #[arg(long)]
     card: bool,
+}
+
+impl WhatIfArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        let inputs = [Some(&*self.input), self.machine.as_deref().map(Path::new)];
+        Rights::default().reading(inputs.into_iter().flatten()).writing(&self.report).unpacking()
+    }
 }
 
 const AFTER_HELP: &str = "\

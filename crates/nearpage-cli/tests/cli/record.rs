@@ -1,6 +1,7 @@
 //! `nearpage record` as a user runs it. What needs root and tracefs is skipped without them, and says so.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -213,6 +214,50 @@ fn this_machine_is_recorded_and_replayed() {
             assert!(hits["recorded"].as_u64().is_some_and(|pages| pages > 100), "{hits}");
         }
     }
+}
+
+/// A redacted bundle names nobody, and is replayed like another.
+#[test]
+fn a_redacted_bundle_names_nobody() {
+    if !can_trace("a_redacted_bundle_names_nobody") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tool = folder.path().join("payroll-tool");
+    fs::copy("/usr/bin/head", &tool).unwrap();
+    let tool = tool.to_str().unwrap();
+    let paths = ["whole/", "kept/"].map(|name| folder.path().join(name));
+    let texts = paths.each_ref().map(|path| {
+        let redact = if path.ends_with("kept") { &["--redact"][..] } else { &[] };
+        let path = path.to_str().unwrap();
+        let work = ["-o", path, "--", tool, "-c", "4000000", "/dev/zero"];
+        let (code, _, message) = output(&mut nearpage(&[&["record"], redact, &work].concat()));
+        assert_eq!(code, Some(0), "{message}");
+        assert_eq!(
+            message.contains("figures of all tasks, without their names"),
+            !redact.is_empty()
+        );
+        let (code, printed, message) = output(&mut nearpage(&["replay", "--json", path]));
+        assert_eq!(code, Some(0), "{message}");
+        let rows = json(&printed)["fidelity"]["rows"].as_array().unwrap().clone();
+        let hits = rows.into_iter().find(|row| row["quantity"] == "numa_hit").unwrap();
+        assert!(hits["recorded"].as_u64().is_some_and(|pages| pages > 100), "{hits}");
+        let packed = fs::read(Path::new(path).join("trace.txt.zst")).unwrap();
+        let mut text = Vec::new();
+        let mut stream = ruzstd::decoding::StreamingDecoder::new(&packed[..]).unwrap();
+        stream.read_to_end(&mut text).unwrap();
+        for file in super::tidy::files(Path::new(path), "") {
+            text.extend(fs::read(file).unwrap());
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for secret in ["payroll", release.trim(), "start_epoch", "Command line:"] {
+        assert!(!texts[1].contains(secret), "{secret}");
+    }
+    assert!(texts[0].contains("payroll") && texts[0].contains("start_epoch"));
+    let names = |text: &str| text.lines().any(|line| line.trim_start().starts_with("task0-"));
+    assert!(names(&texts[1]) && !names(&texts[0]));
 }
 
 /// Ctrl-C ends the command and all that it started, twice if they do not listen; what happened until then is kept.

@@ -1,15 +1,18 @@
 //! What strangers send commands no terminal and reads no file of this machine, and nobody goes around the doors.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
-use super::tidy::{files, root};
+use super::tidy::{complain, files, root};
 use super::unpacked_bundle;
 
 /// What would command a terminal, as C0, as C1 and by the direction of text, with a word to find it by.
@@ -289,6 +292,275 @@ fn a_folder_reads_no_file_of_this_machine() {
     }
 }
 
+const LOG: &str =
+    include_str!("../../../nearpage-explain/tests/reports/6.1/frag-order4-kernel.log");
+const COSTS: &str = include_str!("../../../nearpage-lab/costs/amd-1s64.toml");
+const SCENARIO: &str = include_str!("../../../nearpage-lab/scenarios/thp-then-order0.toml");
+const NUMACTL: &str = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 2000 MB\nnode 0 free: 100 MB\n\
+    node 1 cpus: 2 3\nnode 1 size: 2000 MB\nnode 1 free: 100 MB\nnode distances:\nnode   0   1\n  0:  10  21\n  1:  21  10\n";
+const HWLOC: &str = "<?xml version=\"1.0\"?>\n<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\" cpuset=\"0x3\" \
+    nodeset=\"0x1\"><info name=\"a\" value=\"b\"/><object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x3\" nodeset=\"0x1\" \
+    local_memory=\"1073741824\"/></object></topology>\n";
+const TRACE: &str = "# tracer: nop\n my task-8   [001] .....  1.000003: mm_page_alloc: page=00000000ab pfn=0x10 order=0 \
+    migratetype=0 gfp_flags=GFP_KERNEL|__GFP_COMP\n CPU:3 [LOST 12 EVENTS]\n load 70/71 [003]  1.000006: kmem:mm_page_pcpu_drain: \
+    page=1 pfn=0x11 order=3 migratetype=1\n sh-7   [001] .....  1.000012: tracing_mark_write: nearpage: before begin\n";
+const ZONES: &str = "Node 0, zone   Normal\n  per-node stats\n      nr_free_pages 700\n  pages free     700\n        min      10\n\
+    \u{20}       low      20\n        high     30\n        spanned  90000\n        present  90000\n        managed  90000\n\
+    \u{20}       protection: (0, 0)\n  pagesets\n    cpu: 0\n              count: 1\n              high:  2\n              batch: 3\n\
+    \u{20} start_pfn:           1\n";
+
+/// The words of a text, and what stands between quotes.
+fn words(text: &str) -> Vec<std::ops::Range<usize>> {
+    let is_word = |c: char| c.is_alphanumeric() || "_.".contains(c);
+    let mut words: Vec<std::ops::Range<usize>> = Vec::new();
+    for (at, c) in text.char_indices().filter(|(_, c)| is_word(*c)) {
+        match words.last_mut().filter(|word| word.end == at) {
+            Some(word) => word.end = at + c.len_utf8(),
+            None => words.push(at..at + c.len_utf8()),
+        }
+    }
+    words
+}
+
+/// Each field of each kind of input may be a stranger's. Here is one of each, drawn by a seed: `NEARPAGE_FUZZ_SEED` begins with it,
+/// and `NEARPAGE_FUZZ_SECONDS` goes on for so long.
+#[test]
+fn one_hostile_field_commands_nothing() {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+    let first = number("NEARPAGE_FUZZ_SEED").unwrap_or(0);
+    let time = number("NEARPAGE_FUZZ_SECONDS").map(Duration::from_secs);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let root = path("root");
+    hostile_root(Path::new(&root));
+    fs::write(path("root/proc/version"), "Linux version 6.1.0 (a@b) c\n").unwrap();
+    fs::write(path("root/proc/sys/kernel/osrelease"), "6.1.0\n").unwrap();
+    let (zones, page, file) = (path("root/proc/zoneinfo"), path("page.html"), path("input"));
+    let (chrome, perfetto) = (path("a.json"), path("a.pftrace"));
+    let inputs: [(&str, &str, &[&[&str]]); 7] = [
+        (LOG, &file, &[&["explain", &file], &["explain", &file, "--json", "--report", &page]]),
+        (SCENARIO, &file, &[&["lab", &file], &["lab", &file, "--csv"]]),
+        (
+            COSTS,
+            &file,
+            &[&["lab", "costs", &file], &["lab", "thp-then-order0", "--costs", &file, "--json"]],
+        ),
+        (
+            NUMACTL,
+            &file,
+            &[&["topo", "--topology", &file], &["topo", "--topology", &file, "--format", "json"]],
+        ),
+        (
+            HWLOC,
+            &file,
+            &[&["topo", "--topology", &file], &["topo", "--topology", &file, "--format", "json"]],
+        ),
+        (
+            TRACE,
+            &file,
+            &[
+                &["trace", "summary", &file],
+                &["trace", "summary", &file, "--json"],
+                &[
+                    "trace",
+                    "export",
+                    "--trace",
+                    &file,
+                    "--chrome",
+                    &chrome,
+                    "--perfetto",
+                    &perfetto,
+                ],
+            ],
+        ),
+        (
+            ZONES,
+            &zones,
+            &[
+                &["top", "--once", "--sysroot", &root],
+                &["top", "--csv", "--count", "1", "--sysroot", &root],
+                &["top", "--json", "--count", "1", "--sysroot", &root],
+                &["export", "--sysroot", &root, "--textfile", "-"],
+                &["doctor", "--sysroot", &root],
+                &["verify", &root],
+            ],
+        ),
+    ];
+    // A text in quotes may have anything by escapes.
+    let quoted = serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f");
+    let quoted = quoted.trim_matches('"');
+    let (begun, mut shown) = (Instant::now(), 0);
+    for seed in first.. {
+        if time.map_or(seed >= first + 6, |time| begun.elapsed() >= time) {
+            break;
+        }
+        let mut random = fastrand::Rng::with_seed(seed);
+        for (text, file, commands) in inputs {
+            let words = words(text);
+            let word = words[random.usize(..words.len())].clone();
+            let hostile = if random.bool() { HOSTILE } else { quoted };
+            let changed = [&text[..word.start], hostile, &text[word.end..]].concat();
+            fs::write(file, &changed).unwrap();
+            for arguments in commands {
+                let (out, err) = run(arguments);
+                let at =
+                    format!("NEARPAGE_FUZZ_SEED={seed} {arguments:?} {:?}", &text[word.clone()]);
+                assert!(!is_raw(&out), "{at}: {:?}", raw(&out));
+                assert!(!is_raw(&err), "{at}: {:?}", raw(&err));
+                shown += usize::from(out.contains("hostile") || err.contains("hostile"));
+                for file in [&page, &chrome, &perfetto] {
+                    let content = fs::read(file).unwrap_or_default();
+                    let is_there = content.windows(5).any(|part| part == b"\x1b[31m");
+                    assert!(!is_there, "{at}: {file}");
+                }
+            }
+        }
+    }
+    assert!(shown >= 6, "only {shown} outputs show the hostile field at all");
+}
+
+/// No number makes a scenario endless: what counts is bounded when it is read.
+#[test]
+fn no_number_of_a_scenario_is_without_a_bound() {
+    let (mut refused, mut complaints) = (0, Vec::new());
+    for path in files(&root().join("crates/nearpage-lab/scenarios"), ".toml") {
+        let text = fs::read_to_string(&path).unwrap();
+        let numbers = words(&text).into_iter().filter(|word| {
+            let is_own = !text[..word.start].ends_with(['"', '-', '#', '/']);
+            let is_number = text[word.clone()].bytes().all(|byte| byte.is_ascii_digit());
+            let line = &text[text[..word.start].rfind('\n').map_or(0, |at| at + 1)..word.start];
+            let is_text = line.matches('"').count() % 2 == 1 || line.contains('#');
+            // What was published is compared with, and counts nothing.
+            let is_published = line.starts_with("rows") || line.trim_start().starts_with('[');
+            is_own && is_number && !is_text && !is_published
+        });
+        for word in numbers {
+            let changed = [&text[..word.start], "9223372036854775807", &text[word.end..]].concat();
+            match nearpage_lab::Scenario::from_bytes("changed", changed.as_bytes()) {
+                Err(_) => refused += 1,
+                Ok(_) => {
+                    let line = 1 + text[..word.start].matches('\n').count();
+                    complaints.push(format!("{}:{line}: 2^63 - 1 is accepted", path.display()));
+                }
+            }
+        }
+    }
+    assert!(refused >= 50, "{refused}");
+    complain("numbers without a bound", &complaints);
+}
+
+/// A scenario names tables of costs and recordings: no other file than those of the current folder is read for it.
+#[test]
+fn a_scenario_reads_no_file_of_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    fs::create_dir(folder.path().join("work")).unwrap();
+    write("secret", "topsecret\n");
+    symlink("../secret", folder.path().join("work/link")).unwrap();
+    write("work/own", "topsecret\n");
+    let scenario = include_str!("../../../nearpage-lab/scenarios/pcp-autotune.toml");
+    let (costs, trace) = ("costs = \"intel-2s128\"", "trace = \"gcc\"");
+    let run = |key: &str, known: &str, name: &str| {
+        assert!(scenario.contains(known), "{known}");
+        write("work/s.toml", &scenario.replace(known, &format!("{key} = {name:?}")));
+        let mut command = Command::cargo_bin("nearpage").unwrap();
+        let output =
+            command.current_dir(folder.path().join("work")).args(["lab", "s.toml"]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let secret = folder.path().join("secret").to_str().unwrap().to_owned();
+    for (key, known) in [("costs", costs), ("trace", trace)] {
+        for name in ["/etc/passwd", "../secret", "link", &secret, "/dev/zero"] {
+            let said = run(key, known, name);
+            let is_told = said.contains("expected a file of the folder itself");
+            assert!(is_told && !said.contains("topsecret") && !said.contains("root:"), "{said}");
+        }
+        // The harness would see what is read.
+        assert!(run(key, known, "own").contains("topsecret"), "{key}");
+        assert!(run(key, known, "none").contains("none"));
+    }
+}
+
+/// A program with more rights than its user obeys no variable: a socket of statistics in any folder would be one.
+#[test]
+fn a_setuid_program_reads_no_variable() {
+    const TEST: &str = "a_setuid_program_reads_no_variable";
+    const OWNER: u32 = 12_345;
+    const CALLER: u32 = 12_346;
+    let folder = tempfile::tempdir().unwrap();
+    // SAFETY: asks only.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: {TEST}: only root gives files away");
+        return;
+    }
+    let path = folder.path().join("nearpage");
+    fs::copy(assert_cmd::cargo::cargo_bin!("nearpage"), &path).unwrap();
+    chown(&path, Some(OWNER), Some(OWNER)).unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+    let nodes = |mode: u32| {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let mut command = std::process::Command::new(&path);
+        command.uid(CALLER).gid(CALLER).env("NEARPAGE_NUMA", "fake=5");
+        let output = command.args(["topo", "--format", "json"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        plan["nodes"].as_array().unwrap().len()
+    };
+    assert_eq!(nodes(0o755), 5);
+    let mount = nix::sys::statvfs::statvfs(folder.path()).unwrap();
+    if mount.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID) {
+        eprintln!("SKIPPED: {TEST}: the folder for temporary files is mounted nosuid");
+        return;
+    }
+    for mode in [0o4755, 0o2755] {
+        assert_ne!(nodes(mode), 5, "{mode:o}");
+    }
+}
+
+/// Commands that read strangers' files have given up their rights before they read: while they wait for the first byte, too.
+#[test]
+fn reading_commands_have_no_more_rights_than_they_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (timeline, twin) = (path("a.json"), path("twin"));
+    for arguments in [
+        &["explain", "-"][..],
+        &["lab", "-"],
+        &["replay", "-"],
+        &["replay", "rules", "-"],
+        &["replay", "sweep", "-", "--over", "pcp.batch_scale_max=0..1"],
+        &["topo", "--topology", "-"],
+        &["topo", "--bundle", "-"],
+        &["verify", "-"],
+        &["doctor", "--sysroot", "-"],
+        &["top", "--once", "-"],
+        &["export", "--sysroot", "-", "--textfile", "-"],
+        &["whatif", "-", "--change", "pcp.batch_scale_max=0"],
+        &["trace", "export", "-", "--chrome", &timeline],
+        &["trace", "twin", "-", "--output", &twin],
+        &["trace", "summary", "-"],
+    ] {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let has_given_up = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            status.contains("NoNewPrivs:\t1\n") && status.contains("Seccomp:\t2\n")
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_given_up() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let has_given_up = has_given_up();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(has_given_up, "{arguments:?}: {said}");
+    }
+}
+
 /// Words that only a door may have, each with the files that are one.
 const DOORS: [(&str, &[&str]); 13] = [
     ("tar::Archive::new", &["nearpage-machine/src/packing.rs"]),
@@ -325,6 +597,7 @@ const DOORS: [(&str, &[&str]); 13] = [
             "nearpage-lab/src/text.rs",
             "nearpage-watch/src/process.rs",
             "nearpage-cli/src/commands/explain/inputs.rs",
+            "nearpage-cli/src/commands/run/child.rs",
             "nearpage-cli/src/commands/run/program.rs",
             "nearpage-cli/src/commands/trace.rs",
         ],

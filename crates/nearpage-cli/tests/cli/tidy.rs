@@ -214,3 +214,29 @@ fn every_source_file_is_part_of_a_crate() {
     }
     complain("files that no module declares", &complaints);
 }
+
+/// Where there is no unsafe code there shall be none.
+#[test]
+fn crates_without_unsafe_code_forbid_it() {
+    let (mut complaints, mut forbidden) = (Vec::new(), 0);
+    let crates = fs::read_dir(root().join("crates")).expect("the folder of crates").flatten();
+    for source in crates.map(|of| of.path().join("src")) {
+        let Ok(front) = fs::read_to_string(source.join("lib.rs")) else { continue };
+        let forbids = front.contains("#![forbid(unsafe_code)]");
+        forbidden += usize::from(forbids);
+        let is_unsafe = files(&source, ".rs").iter().any(|path| {
+            let text = text(path);
+            let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            code.any(|line| {
+                ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern", "unsafe(no"]
+                    .iter()
+                    .any(|word| line.contains(word))
+            })
+        });
+        if !is_unsafe && !forbids {
+            complaints.push(shown(&source));
+        }
+    }
+    complain("crates without unsafe code that do not forbid it", &complaints);
+    assert!(forbidden >= 8, "{forbidden}");
+}

@@ -122,7 +122,7 @@ fn any_text_of_a_kernel_is_read_or_refused() {
 }
 
 /// Lines of the three tools that write traces, and what else stands in them.
-const TRACE: &str = "# tracer: nop\n#\n sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n\
+pub(super) const TRACE: &str = "# tracer: nop\n#\n sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n\
     CPU:3 [LOST 12 EVENTS]\nCPU:1 [EVENTS DROPPED]\n => stack\n\n\
     my task-8   [001] .....  1.000003: mm_page_alloc: page=00000000ab pfn=0x10 order=0 migratetype=0 gfp_flags=GFP_KERNEL|__GFP_COMP\n\
     kworker/1:2-9   (      9) [000] d..2.  1.000004: mm_page_free: page=00000000ab pfn=0x10 order=0\n\

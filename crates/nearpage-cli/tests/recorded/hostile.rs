@@ -4,6 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -14,14 +15,11 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nearpage_bundle::Recording;
-use nearpage_explain::{Explanation, Reader};
-use nearpage_lab::Scenario;
-use nearpage_machine::stats_socket::Head;
 use nearpage_machine::{FolderTree, MachineDescription, read_machine};
-use nearpage_trace::{TraceError, read_trace, unpacked};
-use nearpage_watch::{Sampler, Tape, TapeWriter};
+use nearpage_watch::{Sampler, TapeWriter};
 
 use super::fuzz::{damage, fuzz};
+use super::{doors, recording};
 
 /// A case may hold so many bytes at once, or so many times its input.
 const HELD_BYTES: usize = 64 << 20;
@@ -120,6 +118,7 @@ const BINARY: [&[u8]; 2] = [
     include_bytes!("../../../nearpage-trace/tests/binary/trace-v7.dat"),
 ];
 const SCENARIO: &str = include_str!("../../../nearpage-lab/scenarios/thp-then-order0.toml");
+const COSTS: &str = include_str!("../../../nearpage-lab/costs/amd-1s64.toml");
 const MACHINES: [&str; 3] = [
     "--numa 1G,cpus=0-1 --numa 1G,cpus=2-3 --numa-distance 0,1=21",
     "nodes = 2\n[[node]]\nmemory = \"1G\"\ncpus = \"0-3\"\n",
@@ -139,42 +138,60 @@ fn tape() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-fn trace(content: &[u8]) {
-    if let Ok(text) = unpacked(content) {
-        drop(read_trace::<TraceError>("damaged", text, |_| Ok(())));
+/// Small files of each door.
+fn corpus() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
+    let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let mut perf = b"PERFILE2".to_vec();
+    for number in [104_u64, 80, 104, 160, 264, 8, 0, 0, 2, 0, 0, 0, 0, 0] {
+        perf.extend(number.to_le_bytes());
     }
+    perf.resize(272, 0);
+    let mut core = b"\x7fELF\x02\x01\x01".to_vec();
+    core.resize(64, 0);
+    core[16] = 4;
+    core[18] = 62;
+    core[32] = 64;
+    core[54] = 56;
+    core[56] = 2;
+    core.resize(64 + 2 * 56, 1);
+    core.extend(b"OSRELEASE=6.12.0\nPAGESIZE=4096\nKERNELOFFSET=0\n");
+    let binary = BINARY.iter().map(|trace| trace.to_vec());
+    BTreeMap::from([
+        ("answer", texts(&["nearpage 1 ok 84\n", "nearpage 1 refused x\n", "nearpage 1 files\n"])),
+        ("bundle", vec![fs::read(recording("n1-2g-1c-6.12")).unwrap()]),
+        ("core", vec![core]),
+        ("costs", texts(&[COSTS])),
+        ("log", texts(&LOGS)),
+        ("machine", texts(&MACHINES)),
+        ("scenario", texts(&[SCENARIO])),
+        ("tape", vec![tape()]),
+        ("trace", binary.chain([perf, super::fuzz::TRACE.into()]).collect()),
+    ])
 }
 
 #[test]
 fn no_damaged_input_takes_more_than_it_may() {
-    let tape = tape();
+    let corpus = corpus();
     fuzz(|random| {
-        for log in LOGS {
-            let log = damage(log.as_bytes(), random);
-            watched("log", log.len(), || {
-                Reader::new(&*log).flatten().for_each(|report| drop(Explanation::of(report)));
-            });
+        for (name, door) in doors::ALL {
+            let inputs = &corpus[name];
+            let input = damage(&inputs[random.usize(..inputs.len())], random);
+            watched(name, input.len(), || door(&input));
         }
-        for text in MACHINES {
-            let text = damage(text.as_bytes(), random);
-            watched("machine", text.len(), || {
-                drop(MachineDescription::from_reader("damaged", &*text));
-            });
-        }
-        let binary = damage(BINARY[random.usize(..BINARY.len())], random);
-        watched("binary trace", binary.len(), || trace(&binary));
-        let scenario = damage(SCENARIO.as_bytes(), random);
-        watched("scenario", scenario.len(), || drop(Scenario::from_bytes("damaged", &scenario)));
-        let head = damage(b"nearpage 1 ok 84\n", random);
-        watched("answer", head.len(), || drop(Head::parse(&head)));
-        let tape = damage(&tape, random);
-        watched("tape", tape.len(), || {
-            let Ok(mut tape) = Tape::of_bytes("damaged", tape.clone()) else { return };
-            for at in 0..tape.len().min(50) {
-                drop(tape.sample(at));
-            }
-        });
     });
+}
+
+/// Each door has a program for the fuzzer, which nothing here compiles.
+#[test]
+fn each_door_has_a_fuzzer() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    for (name, _) in doors::ALL {
+        let target = fs::read_to_string(folder.join(format!("targets/{name}.rs"))).unwrap();
+        assert!(target.contains(&format!("doors::{name}(content)")), "{target}");
+        assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"targets/{name}.rs\"")));
+    }
+    assert_eq!(manifest.matches("[[bin]]").count(), doors::ALL.len());
 }
 
 /// Names that archives and folders are attacked with.

@@ -2,6 +2,8 @@
 
 mod corpus;
 mod damaged;
+#[path = "../../../../fuzz/doors.rs"]
+mod doors;
 mod formulas;
 mod fuzz;
 mod hostile;

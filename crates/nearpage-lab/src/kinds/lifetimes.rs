@@ -58,7 +58,7 @@ pub(super) fn add(
 ) -> Result<(), LabError> {
     let costs = match options.costs {
         Some(costs) => costs.clone(),
-        None => catalog::costs(&workload.machine.costs)?,
+        None => catalog::costs_of_scenario(&workload.machine.costs)?,
     };
     let bench = Bench { scenario, workload, costs, seed: options.seed };
     let page_ns = bench.calibrated(options, report)?;

@@ -55,7 +55,9 @@ pub(super) fn add(
     report: &mut Report,
 ) -> Result<(), LabError> {
     let place = |of: &'_ (String, MachineOf)| -> Result<Costs, LabError> {
-        options.costs.map_or_else(|| catalog::costs(&of.1.costs), |costs| Ok(costs.clone()))
+        options
+            .costs
+            .map_or_else(|| catalog::costs_of_scenario(&of.1.costs), |costs| Ok(costs.clone()))
     };
     let places = [&work.machine, &work.whole];
     let costs = [place(&work.machine)?, place(&work.whole)?];

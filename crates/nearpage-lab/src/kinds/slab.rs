@@ -75,7 +75,12 @@ impl Kind for SlabWorkload {
         let name = "cpus all on memoryless nodes";
         let mut places = vec![Place::new(name, &scenario.machine.machine, costs.clone(), self)];
         for (name, other) in &self.others {
-            places.push(Place::new(name, &other.machine, catalog::costs(&other.costs)?, self));
+            places.push(Place::new(
+                name,
+                &other.machine,
+                catalog::costs_of_scenario(&other.costs)?,
+                self,
+            ));
         }
         calibrate(scenario, self, &mut places, options, &mut report)?;
         let jobs: Vec<(usize, LocalNode)> =

@@ -10,7 +10,7 @@ use nearpage_sim::workload::messages::{Block, FreedBy};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::figures::{at_least_one, bytes_of, lock_percent, time_ns, time_ns_or_0};
+use super::figures::{at_least_one, at_most, bytes_of, lock_percent, time_ns, time_ns_or_0};
 use super::lifetimes::{groups, percent_of};
 use super::messages::{MessagesWorkload, pairs_of};
 use super::reference::{self, Reference};
@@ -129,7 +129,7 @@ struct PurgeTable {
 struct BuildTable {
     cpus: Spanned<usize>,
     trace: Spanned<String>,
-    warm_up: u64,
+    warm_up: Spanned<u64>,
     count: Spanned<u64>,
     moves_percent: Spanned<u32>,
 }
@@ -232,7 +232,7 @@ impl BuildTable {
             cpus: cpus_of("cpus", &self.cpus, machine)?,
             groups: groups(&self.trace)?,
             trace: self.trace.into_inner(),
-            warm_up: self.warm_up,
+            warm_up: at_most("warm_up", &self.warm_up)?,
             count: at_least_one("count", &self.count)?,
             moves_percent: percent_of("moves_percent", &self.moves_percent)?,
         })

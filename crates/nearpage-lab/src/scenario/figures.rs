@@ -46,6 +46,14 @@ where
     }
 }
 
+/// A count that may be 0.
+pub(super) fn at_most(key: &str, value: &Spanned<u64>) -> Checked<u64> {
+    match *value.get_ref() {
+        n @ 0..=COUNT_MOST => Ok(n),
+        n => wrong(value.span(), format!("{key} is {n}; accepted: 0 to {COUNT_MOST}")),
+    }
+}
+
 /// A number of threads, one a CPU.
 pub(super) fn threads_of(threads: &Spanned<usize>, cpus: usize) -> Checked<usize> {
     match *threads.get_ref() {

@@ -4,7 +4,7 @@ use nearpage_sim::workload::lifetimes::{self, Lifetime};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::figures::{at_least_one, lock_percent, time_ns, time_ns_or_0};
+use super::figures::{at_least_one, at_most, lock_percent, time_ns, time_ns_or_0};
 use super::machine::{MachineOf, NamedMachineTable, named_machine};
 use super::reference::{self, Reference};
 use super::wrong::{Checked, wrong};
@@ -46,7 +46,7 @@ pub(super) struct LifetimesTable {
     machine: Spanned<NamedMachineTable>,
     cpus: Spanned<usize>,
     trace: Spanned<String>,
-    warm_up: u64,
+    warm_up: Spanned<u64>,
     count: Spanned<u64>,
     moves_percent: Spanned<u32>,
     free_ns: Spanned<f64>,
@@ -70,7 +70,7 @@ impl LifetimesTable {
             cpus,
             groups: groups(&self.trace)?,
             trace: self.trace.into_inner(),
-            warm_up: self.warm_up,
+            warm_up: at_most("warm_up", &self.warm_up)?,
             count: at_least_one("count", &self.count)?,
             moves_percent,
             free_ns: time_ns("free_ns", &self.free_ns)?,
@@ -106,10 +106,14 @@ pub(super) fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
     let text = match name.as_str() {
         "gcc" | "container" => return Ok(groups_of(name).expect("both come along")),
         _ => {
-            let accepted = "accepted: gcc, container, or a file";
+            let accepted = "accepted: gcc, container, or a file of the current folder";
             let refused = |error: LabError| format!("trace {error}; {accepted}");
-            read = text::read(name).or_else(|error| wrong(trace.span(), refused(error)))?;
-            text::of(name, &read, "lifetimes of pages")
+            let named = text::read_named(name);
+            read = named.or_else(|error| wrong(trace.span(), refused(error)))?;
+            let Some(read) = &read else {
+                return wrong(trace.span(), format!("trace {name:?} is not there; {accepted}"));
+            };
+            text::of(name, read, "lifetimes of pages")
                 .or_else(|error| wrong(trace.span(), refused(error)))?
         }
     };

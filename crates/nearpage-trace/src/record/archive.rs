@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::capture::{NAMES, Snapshot};
 use super::compress::zstd;
-use super::surroundings;
+use super::{redact, surroundings};
 
 /// The trace, packed.
 const TRACE_NAME: &str = "trace.txt.zst";
@@ -44,6 +44,16 @@ impl Files {
     /// Adds others.
     pub(super) fn append(&mut self, others: Files) {
         self.0.extend(others.0);
+    }
+
+    /// Leaves out what names somebody; what describes the bundle and its samples stays.
+    pub(super) fn redact(&mut self) {
+        let files = std::mem::take(&mut self.0).into_iter();
+        let kept = files.filter_map(|(name, content)| match &*name {
+            "meta.json" | "samples.txt.zst" => Some((name, content)),
+            _ => redact::file(&name, &content).map(|content| (name, content)),
+        });
+        self.0 = kept.collect();
     }
 
     /// Writes all into an archive below one folder, the packed trace last.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::count::TraceSize;
 use super::rings::BufferStats;
-use super::system;
+use super::{redact, system};
 
 /// What is known of a recording.
 #[derive(Serialize)]
@@ -16,6 +16,9 @@ pub(super) struct Meta {
     pub format: &'static str,
     pub name: String,
     pub note: &'static str,
+    /// 1 if what names somebody was left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub redacted: u32,
     #[serde(flatten)]
     pub machine: Machine,
     pub command: Vec<String>,
@@ -30,6 +33,7 @@ pub(super) struct Meta {
     /// 1 if the trace was read while it was made.
     pub streamed: u32,
     pub raw_pointers: u32,
+    #[serde(skip_serializing_if = "is_zero")]
     pub recorder_pid: u32,
     pub snapshots: [&'static str; 3],
     pub buffer_kb_per_cpu: u64,
@@ -38,6 +42,28 @@ pub(super) struct Meta {
     pub lost_events: u64,
     #[serde(flatten)]
     pub trace: TraceSize,
+}
+
+impl Meta {
+    /// Leaves out what names somebody.
+    pub(super) fn redact(&mut self) {
+        let kernel = redact::release(&self.machine.kernel);
+        self.name = "redacted".into();
+        self.redacted = 1;
+        self.machine.version = format!("Linux version {kernel}");
+        self.machine.kernel = kernel;
+        self.command = Vec::new();
+        (self.pid, self.recorder_pid) = (None, 0);
+        (self.times.start_epoch, self.times.end_epoch) = (0, 0);
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_unknown(epoch: &u64) -> bool {
+    *epoch == 0
 }
 
 /// What stays the same while it is recorded.
@@ -59,7 +85,9 @@ pub(super) struct Machine {
 /// When tracing began and ended.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Times {
+    #[serde(skip_serializing_if = "is_unknown")]
     pub start_epoch: u64,
+    #[serde(skip_serializing_if = "is_unknown")]
     pub end_epoch: u64,
     pub start_uptime: f64,
     pub end_uptime: f64,

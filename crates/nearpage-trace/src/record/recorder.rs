@@ -17,6 +17,7 @@ use super::instance::{EventChoice, Instance, buffer_kb};
 use super::kernel_log::KernelLog;
 use super::meta::{Machine, Meta, Times};
 use super::output::{Output, memory_file};
+use super::redact::Redacted;
 use super::rings::{BufferStats, Full, Rings};
 use super::session::{Ended, Observed, Progress, SAMPLE_EVERY, SNAPSHOTS, Session, TAIL};
 use super::target::Target;
@@ -36,6 +37,21 @@ pub struct Recorder<'a> {
     pub duration: Option<Duration>,
     /// How much memory and disk the trace may take.
     pub limits: Limits,
+    /// What is told of the machine and its users.
+    pub contents: Contents,
+}
+
+/// What a bundle tells of the machine and its users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Contents {
+    /// All that was recorded.
+    #[default]
+    Whole,
+    /// What a replay needs. Names of tasks are numbers; kernel addresses are tokens, and those of pages begin where they do
+    /// without KASLR. Command lines, outputs, logs, the time of day, texts of programs, and what companies add to the name of a
+    /// kernel, are left out.
+    Redacted,
 }
 
 /// What a trace may take. What a limit leaves no room for is lost, and counted.
@@ -141,23 +157,33 @@ impl Recorder<'_> {
         let mut trace = output.scratch()?;
         let per_cpu = rings.stats().map_err(RecordError::Setup)?.into_iter().collect();
         let (ring_bytes, cut) = (rings.bytes(), rings.ended().map(Full::to_string));
-        let size = copy_trace(&instance, rings, &mut trace, control, progress)?;
+        let contents = self.contents;
+        let size = copy_trace(&instance, rings, contents, &mut trace, control, progress)?;
         let (name, pid) = (output.name().to_owned(), self.target.pid());
         let who = (name, words, pid);
-        let meta = meta(who, machine, times, &instance, &observed, size, per_cpu);
+        let mut meta = meta(who, machine, times, &instance, &observed, size, per_cpu);
         let left = instance.remove().err();
 
         let printed = beginning(&mut printed).map_err(RecordError::Setup)?;
-        let files = files(&meta, slow, &observed, &printed);
+        let (kernel, command) = (meta.machine.kernel.clone(), meta.command.clone());
+        let mut end_epoch = times.end_epoch;
+        if contents == Contents::Redacted {
+            meta.redact();
+            end_epoch = 0;
+        }
+        let mut files = files(&meta, slow, &observed, &printed);
+        if contents == Contents::Redacted {
+            files.redact();
+        }
         let bundle = output.path().map(|path| shown(path).to_string());
-        let bundle_bytes = output.finish(&files, times.end_epoch, &mut trace)?;
+        let bundle_bytes = output.finish(&files, end_epoch, &mut trace)?;
         control.set_finished();
         Ok(Recorded {
             schema: 1,
             bundle,
             bundle_bytes,
-            kernel: meta.machine.kernel,
-            command: meta.command,
+            kernel,
+            command,
             pid,
             ended: observed.ended,
             exit_code: observed.exit_code,
@@ -180,11 +206,16 @@ impl Recorder<'_> {
 fn copy_trace(
     instance: &Instance,
     rings: Rings,
+    contents: Contents,
     packed: &mut File,
     control: &Control,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TraceSize, RecordError> {
     let text = rings.into_text(instance.formats(), instance.descriptors);
+    let text: Box<dyn Read> = match contents {
+        Contents::Whole => Box::new(text),
+        Contents::Redacted => Box::new(Redacted::new(text)),
+    };
     let stops_before = control.stops();
     let mut text = Watched { text: Counted::new(text), control, stops_before, progress };
     let copied = zstd(&mut text, packed);
@@ -210,6 +241,7 @@ fn meta(
         format: "nearpage-bundle 1",
         name,
         note: "",
+        redacted: 0,
         machine,
         command,
         pid,

@@ -17,6 +17,7 @@ use super::{CommandError, ReplayFailure, is_standard, print, print_json};
 use crate::commands::input::named_models;
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
+use crate::confined::Rights;
 
 /// Compare sets of rules over many bundles with Linux 6.18, and say what they miss of what rules must reach.
 ///
@@ -36,6 +37,13 @@ pub struct RulesArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+}
+
+impl RulesArgs {
+    /// What it needs for its inputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading(&self.bundles)
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -16,6 +16,7 @@ use super::{CommandError, ReplayFailure, print, print_json, what_if};
 use crate::commands::input::{is_standard, named_models, page_file, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
+use crate::confined::Rights;
 
 /// Replay under every combination of some machines, rules and tunables.
 #[derive(Args, Debug)]
@@ -45,6 +46,13 @@ pub struct SweepArgs {
     /// Also write a page of HTML with a plot of the front; it needs no network. With - the page alone goes to standard output
     #[arg(long, value_name = "PATH|-")]
     report: Option<PathBuf>,
+}
+
+impl SweepArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading(&self.bundle).reading(&self.topology).writing(&self.report)
+    }
 }
 
 pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {

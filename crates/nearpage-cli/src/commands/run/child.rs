@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearpage_machine::idlist;
+use nearpage_machine::{FILE_BYTES_MAX, idlist};
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -162,9 +162,8 @@ pub(super) fn run(
         (status, sampler.join().unwrap_or_default())
     });
     let usage = usage(libc::RUSAGE_CHILDREN);
-    let text = fs::read_to_string(&lines).unwrap_or_default();
+    let lines = written(&lines);
     let pages_by_node = looks.last().map(|look| look.pages_by_node.clone()).unwrap_or_default();
-    let lines = text;
     Ok(Ended { status: status?, lines, pages_by_node, looks, begun_ms, process, usage, copied_kib })
 }
 
@@ -196,6 +195,14 @@ fn file_of_lines() -> std::io::Result<(TempDir, PathBuf)> {
     file.set_permissions(Permissions::from_mode(of_file))?;
     fs::set_permissions(folder.path(), Permissions::from_mode(of_folder))?;
     Ok((folder, path))
+}
+
+/// What processes wrote: who knows the file's name may have written anything, and any amount.
+fn written(lines: &Path) -> String {
+    let mut text = Vec::new();
+    let read =
+        fs::File::open(lines).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text));
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The clock that samples of processes have.
@@ -288,5 +295,10 @@ mod tests {
         let expected =
             if unsafe { libc::geteuid() } == 0 { [0o711, 0o622] } else { [0o700, 0o600] };
         assert_eq!([mode(folder.path()), mode(&lines)], expected);
+        fs::write(&lines, b"a\xffb\n").unwrap();
+        assert_eq!(written(&lines), "a\u{fffd}b\n");
+        fs::File::options().write(true).open(&lines).unwrap().set_len(FILE_BYTES_MAX + 9).unwrap();
+        assert_eq!(written(&lines).len() as u64, FILE_BYTES_MAX + 2, "a byte became three");
+        assert_eq!(written(folder.path()), "");
     }
 }

@@ -15,6 +15,7 @@ use crate::commands::input::is_standard;
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
+use crate::confined::Rights;
 
 /// Say who allocates, by task, call site, order, type or flags, and what outlives the trace.
 #[derive(Args, Debug)]
@@ -36,6 +37,13 @@ pub(super) struct SummaryArgs {
     /// Print JSON instead
     #[arg(long, conflicts_with = "top")]
     json: bool,
+}
+
+impl SummaryArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading([&self.file])
+    }
 }
 
 const AFTER_HELP: &str = "\

@@ -16,6 +16,7 @@ use crate::commands::input::{STANDARD_INPUT, is_standard};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{CommandError, print, print_json};
+use crate::confined::Rights;
 
 /// Write a statistical twin of a recording: a load like it on a machine with more CPUs, nodes or hours
 ///
@@ -60,6 +61,13 @@ pub(super) struct TwinArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+}
+
+impl TwinArgs {
+    /// What it needs for its inputs and outputs.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::default().reading(self.bundle.iter().chain(&self.beside)).writing([&self.output])
+    }
 }
 
 const AFTER_HELP: &str = "\
