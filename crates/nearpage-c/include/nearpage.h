@@ -28,7 +28,7 @@
 #define NEARPAGE_THISNODE 2
 
 /**
- * Reclaim is not waited for, and the reserves below the `low` watermark may be used.
+ * The call fails instead of waiting for reclaim. As for any call, the pages below the `min` watermark stay.
  */
 #define NEARPAGE_NOWAIT 4
 
@@ -161,7 +161,8 @@ typedef struct nearpage_memory_options {
    */
   size_t size;
   /**
-   * Bytes of each node that are ready at once. 0: 64 MiB.
+   * Bytes of each node that are online from the start, rounded down to whole pages; at least 4096. What lies below the
+   * node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB.
    */
   uint64_t bytes_per_node;
   /**
@@ -342,7 +343,7 @@ int nearpage_cache_create(struct nearpage_memory *memory,
 int nearpage_cache_destroy(struct nearpage_cache *cache);
 
 /**
- * Allocates an object near the calling thread's CPU, or on `node`.
+ * Allocates an object near the calling thread's CPU, or on node `on`.
  *
  * Errors: -ENOMEM without memory, -EINVAL for an unknown flag or node.
  */
@@ -358,7 +359,8 @@ int nearpage_cache_free(const struct nearpage_cache *cache,
                         void *object);
 
 /**
- * Allocates up to `count` objects at once; `*got` says how many there were, 0 after an error.
+ * Allocates up to `count` objects at once, near the calling thread's CPU; `*got` says how many there were, 0 after an error.
+ * If there were fewer, call again for the rest, until it fails.
  *
  * Errors: as nearpage_cache_alloc, if there was not even one.
  */
@@ -376,7 +378,8 @@ int nearpage_cache_alloc_bulk(const struct nearpage_cache *cache,
 int nearpage_cache_free_bulk(const struct nearpage_cache *cache, size_t count, void *const *objects);
 
 /**
- * Allocates `bytes` bytes of any size up to 4 MiB from the size classes. `align` is a power of two, or 0 for 8.
+ * Allocates `bytes` bytes of any size up to 4 MiB from the size classes, near the calling thread's CPU, or on node `on`.
+ * `align` is a power of two, or 0 for 8.
  *
  * Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory.
  */
@@ -426,7 +429,8 @@ int nearpage_pages_free(const struct nearpage_memory *memory,
                         uint32_t order);
 
 /**
- * Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error.
+ * Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error. Fewer are all that could be
+ * had.
  *
  * Errors: as nearpage_pages_alloc, if there was not even one.
  */
@@ -450,8 +454,9 @@ int nearpage_pages_free_bulk(const struct nearpage_memory *memory, size_t count,
 int nearpage_node_of(const struct nearpage_memory *memory, const void *address);
 
 /**
- * Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE. A limit of 0 is none. More than the hard limit is
- * never in use; above the soft one, reclaim works.
+ * Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE: what callers have and what CPUs cache. A limit of
+ * 0 is none. More than the hard limit is never in use: requests then pass over the node, and fail if no other may serve
+ * them. Above the soft one, reclaim works.
  *
  * Errors: -EINVAL for an unknown node, or a soft limit that is not below the hard one.
  */
@@ -509,7 +514,8 @@ int nearpage_reclaim_start(const struct nearpage_memory *memory,
 /**
  * Writes a text of the memory into `buffer`, as snprintf does: at most `bytes` bytes with the zero at the end.
  *
- * Returns the bytes that the whole text needs, without that zero. `node` matters for NEARPAGE_TEXT_NUMASTAT.
+ * Returns the bytes that the whole text needs, without that zero. `of` is the node of NEARPAGE_TEXT_NUMASTAT; for other
+ * kinds it means nothing.
  *
  * Errors: -EINVAL for an unknown kind or node.
  */

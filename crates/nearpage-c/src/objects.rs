@@ -97,7 +97,7 @@ pub unsafe extern "C" fn nearpage_cache_destroy(cache: *mut nearpage_cache) -> c
     })
 }
 
-/// Allocates an object near the calling thread's CPU, or on `node`.
+/// Allocates an object near the calling thread's CPU, or on node `on`.
 ///
 /// Errors: -ENOMEM without memory, -EINVAL for an unknown flag or node.
 ///
@@ -162,7 +162,8 @@ pub unsafe extern "C" fn nearpage_cache_free(
     }
 }
 
-/// Allocates up to `count` objects at once; `*got` says how many there were, 0 after an error.
+/// Allocates up to `count` objects at once, near the calling thread's CPU; `*got` says how many there were, 0 after an error.
+/// If there were fewer, call again for the rest, until it fails.
 ///
 /// Errors: as nearpage_cache_alloc, if there was not even one.
 ///
@@ -219,7 +220,8 @@ pub unsafe extern "C" fn nearpage_cache_free_bulk(
     })
 }
 
-/// Allocates `bytes` bytes of any size up to 4 MiB from the size classes. `align` is a power of two, or 0 for 8.
+/// Allocates `bytes` bytes of any size up to 4 MiB from the size classes, near the calling thread's CPU, or on node `on`.
+/// `align` is a power of two, or 0 for 8.
 ///
 /// Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory.
 ///

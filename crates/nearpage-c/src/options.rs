@@ -12,7 +12,7 @@ pub const NEARPAGE_ANY_NODE: i32 = -1;
 pub const NEARPAGE_ZERO: u32 = 1;
 /// Only the named node will do.
 pub const NEARPAGE_THISNODE: u32 = 2;
-/// Reclaim is not waited for, and the reserves below the `low` watermark may be used.
+/// The call fails instead of waiting for reclaim. As for any call, the pages below the `min` watermark stay.
 pub const NEARPAGE_NOWAIT: u32 = 4;
 
 /// Memory of a node comes from this node, or the call fails.
@@ -42,7 +42,8 @@ pub const NEARPAGE_MEMORY_READS_ENVIRONMENT: u32 = 4;
 pub struct nearpage_memory_options {
     /// The size of this structure.
     pub size: usize,
-    /// Bytes of each node that are ready at once. 0: 64 MiB.
+    /// Bytes of each node that are online from the start, rounded down to whole pages; at least 4096. What lies below the
+    /// node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB.
     pub bytes_per_node: u64,
     /// Bytes of addresses of each node, which the memory may grow to. 0: no growth.
     pub reserve_per_node: u64,

@@ -119,7 +119,8 @@ fn refused_or_null(address: u64, order: u32) -> c_int {
     Failure::invalid(message).answer()
 }
 
-/// Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error.
+/// Allocates up to `count` single pages at once; `*got` says how many there were, 0 after an error. Fewer are all that could be
+/// had.
 ///
 /// Errors: as nearpage_pages_alloc, if there was not even one.
 ///
@@ -233,8 +234,9 @@ fn limit_of(on: i32) -> Result<LimitOf, Failure> {
     Ok(node(on)?.map_or(LimitOf::Allocator, |NodeId(node)| LimitOf::Node(NodeId(node))))
 }
 
-/// Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE. A limit of 0 is none. More than the hard limit is
-/// never in use; above the soft one, reclaim works.
+/// Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE: what callers have and what CPUs cache. A limit of
+/// 0 is none. More than the hard limit is never in use: requests then pass over the node, and fail if no other may serve
+/// them. Above the soft one, reclaim works.
 ///
 /// Errors: -EINVAL for an unknown node, or a soft limit that is not below the hard one.
 ///

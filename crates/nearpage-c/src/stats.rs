@@ -29,7 +29,8 @@ pub const NEARPAGE_TEXT_FALLBACKS: u32 = 6;
 
 /// Writes a text of the memory into `buffer`, as snprintf does: at most `bytes` bytes with the zero at the end.
 ///
-/// Returns the bytes that the whole text needs, without that zero. `node` matters for NEARPAGE_TEXT_NUMASTAT.
+/// Returns the bytes that the whole text needs, without that zero. `of` is the node of NEARPAGE_TEXT_NUMASTAT; for other
+/// kinds it means nothing.
 ///
 /// Errors: -EINVAL for an unknown kind or node.
 ///
