@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-
 use crate::anchor;
 use crate::fields::{PROCESS_MOST, nodes, value};
 use crate::head::{self, Header};
