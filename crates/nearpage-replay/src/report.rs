@@ -97,7 +97,7 @@ pub struct TraceFacts {
     pub unsorted: u64,
     /// Allocations that failed.
     pub failed_allocs: u64,
-    /// Frees told twice.
+    /// Frees that were logged twice, alone and in a batch: they count once.
     pub batched_frees: u64,
     /// Blocks freed that were allocated before the window, or by something without an event.
     pub unknown_frees: u64,

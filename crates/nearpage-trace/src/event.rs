@@ -129,7 +129,7 @@ pub struct TraceCounts {
     pub lost_events: u64,
     /// Allocations that failed.
     pub failed_allocs: u64,
-    /// Frees told twice.
+    /// Frees that were logged twice, alone and in a batch: they count once.
     pub batched_frees: u64,
     /// Events whose time is before that of an earlier line.
     pub unsorted: u64,

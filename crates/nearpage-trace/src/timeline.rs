@@ -109,7 +109,7 @@ pub struct Counted {
     pub refused: u64,
     /// Markers.
     pub markers: u64,
-    /// Events that are on no track: of objects, of blocks that left a zone past the pagesets, frees told twice, others.
+    /// Events that are on no track: of objects, of blocks that left a zone past the pagesets, frees logged twice, others.
     pub left_out: u64,
 }
 

@@ -59,7 +59,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Replay from N more starts too, drawn among those that the recording leaves open: they widen the start bound
+    /// Replay from N more starts too, drawn among those that the recording leaves open: they widen the range of each figure
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "explain")]
     starts: u32,
 
@@ -144,9 +144,9 @@ JSON (--json):
   fidelity.percent             the score, or null if nothing is recorded
   fidelity.percent_known_state the same over refills and drains of pagesets once nothing is left in their busy lists of
                                what was there before the trace
-  fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi]; at: the
-                               moment, of quantities that have one
-  trace                        what was met: events, lost events, frees told twice, failed allocations, ...; the
+  fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi], the
+                               range over the starts; at: the moment, of quantities that have one
+  trace                        counts of events, lost events, frees logged twice, failed allocations, ...; the
                                window; unlogged_allocs by zone
   what_if                      null, or the totals recorded, predicted and what_if, cpus and costs; changes: machine,
                                rules, settings[] (key, before, after, no_effect), sizes[], fallback[], cpus, repeat
