@@ -32,7 +32,7 @@ pub struct BookArgs {
     /// Fill figures and tables from result files, and let tested blocks print anew
     #[arg(long, conflicts_with = "check")]
     refresh: bool,
-    /// With --refresh: slow blocks, too: minutes
+    /// With --refresh: slow blocks and the pictures of the lab, too: minutes
     #[arg(long, requires = "refresh")]
     slow: bool,
 }
@@ -43,6 +43,9 @@ pub enum BookError {
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     Io(String, io::Error),
+    /// The pictures could not be drawn.
+    #[error(transparent)]
+    Plots(#[from] crate::plots::PlotsError),
     /// The tests that print blocks anew failed.
     #[error(
         "the tested blocks could not be printed anew: cargo test -p nearpage-cli --test book says why"
@@ -76,11 +79,14 @@ const ABOUT_RULES: [&str; 9] = [
 pub fn run(arguments: &BookArgs) -> Result<(), BookError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let bench = root.join("bench");
-    let results =
-        Results::read(&bench).map_err(|error| BookError::Io(bench.display().to_string(), error))?;
     if arguments.refresh {
+        if arguments.slow {
+            crate::plots::run()?;
+        }
         print_blocks_anew(&root, arguments.slow)?;
     }
+    let results =
+        Results::read(&bench).map_err(|error| BookError::Io(bench.display().to_string(), error))?;
     let (mut found, mut filled) = (Vec::new(), 0);
     for path in pages(&root)? {
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
