@@ -137,6 +137,7 @@ pub const SLAB: &[&str] = &[
     "misuse::bulk_gives_as_many_as_asked",
     "misuse::a_panic_over_a_locked_slab_loses_no_pages",
     "misuse::a_panic_in_a_bulk_free_loses_no_objects",
+    "pressure::what_another_cpu_freed_is_had_before_memory_is_out",
     "pressure::what_caches_keep_goes_back_when_memory_is_short",
     "pressure::idle_caches_are_reaped_by_the_background_thread",
     "pressure::upkeep_waits_for_the_walker",

@@ -9,6 +9,7 @@ use nearpage::{Gfp, NodeId, Order, PageCount, Request};
 use nearpage_linux::{KmemCache, Memory, Reclaim, ReclaimOptions, Shrinker, SlabAllocator};
 
 use super::load::Stop;
+use super::{allowed_cpus, restrict};
 
 /// Gives back what the caches of a slab allocator keep.
 #[derive(Default)]
@@ -183,4 +184,37 @@ fn a_new_budget_is_kept_at_once() {
         assert!(slab.stack_bytes_max() <= 16 << 10 && kept() <= 16 << 10 && kept() < before);
         cache.destroy().unwrap();
     }
+}
+
+/// What another CPU freed stands in its stack: reclaim brings it home, and who reclaimed gets it.
+#[test]
+fn what_another_cpu_freed_is_had_before_memory_is_out() {
+    let [first, second, ..] = allowed_cpus()[..] else {
+        println!("SKIPPED: what_another_cpu_freed_is_had_before_memory_is_out: one CPU");
+        return;
+    };
+    let (reclaim, caches) = (Reclaim::new(), Arc::<Caches>::default());
+    reclaim.add_shrinker(caches.clone());
+    let builder = Memory::builder().bytes_per_node(16 << 20).pressure(reclaim);
+    let memory: &'static Memory = Box::leak(Box::new(builder.build().unwrap()));
+    let slab: &'static _ = Box::leak(Box::new(memory.slab(SlabConfig::default()).unwrap()));
+    caches.0.set(slab).expect("set once");
+    let cache = slab.create(CacheOptions::new("packets", 2048)).unwrap();
+    let take_all = || -> Vec<_> { std::iter::from_fn(|| cache.alloc(Gfp::KERNEL).ok()).collect() };
+    restrict(&[first]);
+    let mut held = take_all();
+    for freed in [1, 8, 33, 200] {
+        // Every other one: no page comes back.
+        let given: Vec<_> = (0..freed).map(|at| held.swap_remove(2 * at)).collect();
+        restrict(&[second]);
+        // SAFETY: held until now, and freed once.
+        given.into_iter().for_each(|object| unsafe { cache.free(object) }.unwrap());
+        restrict(&[first]);
+        let got = take_all();
+        assert_eq!(got.len(), freed);
+        held.extend(got);
+    }
+    // SAFETY: held until now, and freed once.
+    held.into_iter().for_each(|object| unsafe { cache.free(object) }.unwrap());
+    assert_eq!(slab.check().unwrap().held, 0);
 }

@@ -11,7 +11,7 @@ impl Model {
             "nearpage" => {
                 "nearpage's own: maps of free pages, a quota for each CPU, no lock past the lists"
             }
-            "linux-6.18" => "Linux 6.18, as far as its traces show",
+            "linux-6.18" => "Linux 6.18, checked against traces alone",
             "linux-6.12" => "Linux 6.12",
             "series-2023" => {
                 "Linux 6.6 with the ten patches of the pageset series of 2023 as posted"

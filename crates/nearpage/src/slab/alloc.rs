@@ -186,8 +186,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         Some(entry)
     }
 
-    /// One object from the lists of a node, without the stacks; from others if it has none. A request that may not fail
-    /// looks again for objects each time that no pages were found.
+    /// One object from the lists of a node, without the stacks; from others if it has none. Where no pages are found, reclaim
+    /// may have brought objects home from the stacks of other CPUs: it looks once more, and a request that may not fail again
+    /// and again.
     fn alloc_on(
         &self,
         cache: &Cache<'m, P>,
@@ -195,16 +196,22 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         gfp: Gfp,
         reason: RemoteReason,
     ) -> Result<u32, AllocError> {
-        loop {
-            match self.try_alloc_on(cache, node, gfp, reason) {
-                Err(AllocError::OutOfMemory { .. } | AllocError::LimitReached { .. })
-                    if Self::gfp_of_pages(cache, gfp).may_not_fail() =>
-                {
+        let here = self.this_cpu().map(SlabCpu::effective);
+        let (entry, from) = loop {
+            match self.try_alloc_on(cache, node, gfp) {
+                Err(error @ (AllocError::OutOfMemory { .. } | AllocError::LimitReached { .. })) => {
+                    if !Self::gfp_of_pages(cache, gfp).may_not_fail() {
+                        break self.take_any(cache, node, gfp).ok_or(error)?;
+                    }
                     self.gather(cache);
                 }
-                tried => return tried,
+                tried => break tried?,
             }
+        };
+        if let Some(here) = here.filter(|&here| here != from) {
+            cache.node(here).events.note_remote(reason, 1);
         }
+        Ok(entry)
     }
 
     /// Between two tries of a request that may not fail: what others freed meanwhile may stand in stacks, where the next
@@ -216,14 +223,13 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         self.pages.platform().relax();
     }
 
+    /// One object, and whose it is.
     fn try_alloc_on(
         &self,
         cache: &Cache<'m, P>,
         node: NodeIndex,
         gfp: Gfp,
-        reason: RemoteReason,
-    ) -> Result<u32, AllocError> {
-        let here = self.this_cpu().map(SlabCpu::effective);
+    ) -> Result<(u32, NodeIndex), AllocError> {
         let mut found = None;
         // With sheaves a node without memory has no lists to look at.
         let has_lists = !self.rules.has_sheaves() || self.has_memory(node);
@@ -237,22 +243,9 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
                 }
             }
         }
-        if let Some(entry) = found {
-            if here.is_some_and(|here| here != node) {
-                self.note_remote(cache, here, reason);
-            }
-            return Ok(entry);
-        }
-        let (entry, from) = self.fall_back(cache, node, gfp)?;
-        if here.is_some_and(|here| here != from) {
-            self.note_remote(cache, here, reason);
-        }
-        Ok(entry)
-    }
-
-    fn note_remote(&self, cache: &Cache<'m, P>, here: Option<NodeIndex>, reason: RemoteReason) {
-        if let Some(here) = here {
-            cache.node(here).events.note_remote(reason, 1);
+        match found {
+            Some(entry) => Ok((entry, node)),
+            None => self.fall_back(cache, node, gfp),
         }
     }
 
@@ -267,6 +260,23 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         entry
     }
 
+    /// An object of whichever node has one, in the order of fallback; of the node alone for who wants no other.
+    fn take_any(
+        &self,
+        cache: &Cache<'m, P>,
+        node: NodeIndex,
+        gfp: Gfp,
+    ) -> Option<(u32, NodeIndex)> {
+        let is_bound = gfp.contains(Gfp::THISNODE);
+        let fallback = self.pages.fallback_zones(node).map(|zone| zone.node());
+        let mut nodes = fallback.filter(|&of| !is_bound || of == node);
+        nodes.find_map(|node| {
+            let has_objects = cache.node(node).has_objects();
+            let entry = has_objects.then(|| self.take_one(cache, node, None)).flatten()?;
+            Some((entry, node))
+        })
+    }
+
     /// An object of whichever node has one, in the order of fallback; else of a new slab wherever there are
     /// pages. `mm/slab.c: fallback_alloc`.
     fn fall_back(
@@ -275,13 +285,8 @@ impl<'m, P: Platform<Storage: ObjectStorage>> SlabAllocator<'_, 'm, P> {
         node: NodeIndex,
         gfp: Gfp,
     ) -> Result<(u32, NodeIndex), AllocError> {
-        let zones = self.pages.fallback_zones(node);
-        for node in zones.map(|zone| zone.node()) {
-            if cache.node(node).has_objects()
-                && let Some(entry) = self.take_one(cache, node, None)
-            {
-                return Ok((entry, node));
-            }
+        if let Some(found) = self.take_any(cache, node, gfp) {
+            return Ok(found);
         }
         let gfp = Self::gfp_of_pages(cache, gfp.difference(Gfp::THISNODE));
         let (slab, from) = self.new_slab(cache, node, gfp)?;
