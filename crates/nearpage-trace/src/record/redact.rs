@@ -1,16 +1,17 @@
-//! What names somebody is left out of a bundle while it is made: names of tasks, texts that programs wrote, addresses of the kernel,
-//! its log, its command line, and the time of day. What a replay needs stays as it is.
+//! The recorder leaves out of a bundle what names somebody: names of tasks, texts that programs wrote, addresses of the kernel, its
+//! log, its command line, and the time of day. What a replay needs stays as it is.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 
 use memchr::{memchr, memmem};
+
+use crate::head::{self, Head};
 
 /// Where descriptions of pages begin on x86-64 without KASLR, and the bytes of each.
 const PAGES_BEGIN: u64 = 0xffff_ea00_0000_0000;
 const PAGE_BYTES: u64 = 64;
-/// Bytes of the name of a task.
-const COMM_BYTES_MAX: usize = 15;
 /// Addresses of the kernel have this bit.
 const OF_KERNEL: u64 = 1 << 63;
 
@@ -92,7 +93,7 @@ impl<R: Read> Redacted<R> {
             self.ready.extend_from_slice(&named);
             self.ready.extend_from_slice(&line[task.end..fields.start]);
             let text = line[fields].trim_ascii_end();
-            match &line[name] {
+            match name {
                 b"tracing_mark_write" if is_own(text) => self.ready.extend_from_slice(text),
                 name if EVENTS.contains(&name) => self.fields(text),
                 _ => self.ready.extend_from_slice(b" redacted"),
@@ -190,54 +191,23 @@ impl<R: Read> Read for Redacted<R> {
     }
 }
 
-/// The parts of `comm-pid [cpu] flags seconds: NAME: fields`.
-struct Event {
-    task: std::ops::Range<usize>,
-    name: std::ops::Range<usize>,
-    fields: std::ops::Range<usize>,
+/// The parts of a line: where the name of its task stands, the event's name, and where its fields do, with the blank before them.
+struct Event<'a> {
+    task: Range<usize>,
+    name: &'a [u8],
+    fields: Range<usize>,
 }
 
-/// A comm may hold anything, such as the rest of a line: it ends before the last `-PID [CPU]` that its length allows.
-fn event(line: &[u8]) -> Option<Event> {
+fn event(line: &[u8]) -> Option<Event<'_>> {
+    let Head { comm, name, fields, .. } = head::parse(line)?;
     let begin = line.iter().position(|byte| *byte != b' ')?;
-    let ends = begin + 1..line.len().min(begin + COMM_BYTES_MAX + 1);
-    ends.rev().filter(|end| line[*end] == b'-').find_map(|end| {
-        let mut at = end + 1;
-        at += digits(&line[at..])?;
-        at += blanks(&line[at..]);
-        at += line[at..].strip_prefix(b"[").and_then(digits)? + 1;
-        at += line[at..].strip_prefix(b"]").map(|rest| 1 + blanks(rest))?;
-        // Flags, which old kernels do not tell.
-        let mut time = word(&line[at..]);
-        if !time.ends_with(b":") {
-            at += time.len();
-            at += blanks(&line[at..]);
-            time = word(&line[at..]);
-        }
-        if !(time.ends_with(b":") && time.first()?.is_ascii_digit()) {
-            return None;
-        }
-        at += time.len();
-        let name = at + blanks(&line[at..]);
-        let length = memchr(b':', &line[name..])?;
-        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let is_event = length > 0 && line[name..name + length].iter().all(is_name);
-        let (name, fields) = (name..name + length, name + length + 1..line.len());
-        is_event.then_some(Event { task: begin..end, name, fields })
-    })
-}
-
-fn digits(text: &[u8]) -> Option<usize> {
-    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    (length > 0).then_some(length)
-}
-
-fn blanks(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| **byte == b' ').count()
-}
-
-fn word(text: &[u8]) -> &[u8] {
-    &text[..memchr(b' ', text).unwrap_or(text.len())]
+    let task = begin..begin + comm.len();
+    let text = line.trim_ascii_end();
+    let behind_name = text[..text.len() - fields.len()].trim_ascii_end().len();
+    let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    // The recorder's own lines begin with the task.
+    let is_own_form = line.get(task.clone()) == Some(comm);
+    (is_plain && is_own_form).then_some(Event { task, name, fields: behind_name..line.len() })
 }
 
 /// Whether a text is a mark of the recorder.
