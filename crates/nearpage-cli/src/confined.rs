@@ -239,7 +239,7 @@ const CALLS: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
-    // Who and where one is.
+    // What a program asks about itself: its user, process, limits and machine.
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -254,7 +254,7 @@ const CALLS: &[i64] = &[
     libc::SYS_uname,
 ];
 
-/// The same, by names that younger architectures do not have.
+/// More calls of these kinds, which not all architectures have or name.
 #[cfg(target_arch = "x86_64")]
 const OF_ARCHITECTURE: &[i64] = &[
     libc::SYS_access,

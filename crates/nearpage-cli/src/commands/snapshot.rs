@@ -55,7 +55,6 @@ Examples:
   nearpage snapshot --vmcore vmcore -o crash.tar
   nearpage topo --sysroot crash.tar";
 
-/// What was written.
 impl SnapshotArgs {
     /// What it needs for an image that somebody sent.
     pub(super) fn rights(&self) -> Option<Rights> {
@@ -64,6 +63,7 @@ impl SnapshotArgs {
     }
 }
 
+/// What was written.
 #[derive(Serialize)]
 struct Written<'s> {
     schema: u32,

@@ -6,7 +6,7 @@ mod source;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -99,12 +99,14 @@ pub struct TopArgs {
 impl TopArgs {
     /// What it needs for another machine than this one, or for a recording.
     pub(super) fn rights(&self) -> Option<Rights> {
-        let inputs: Vec<&PathBuf> = [&self.machine, &self.sysroot, &self.vmcore, &self.play]
-            .into_iter()
-            .flatten()
-            .collect();
-        let rights = || Rights::default().reading(&inputs).writing(&self.record).with_panes();
-        (!inputs.is_empty()).then(rights)
+        let input = self.other_machine().or(self.play.as_deref())?;
+        Some(Rights::default().reading([input]).writing(&self.record).with_panes())
+    }
+
+    /// A machine other than this one: a copy, a recording or an image.
+    fn other_machine(&self) -> Option<&Path> {
+        let named = self.machine.as_ref().or(self.sysroot.as_ref());
+        named.or(self.vmcore.as_ref()).map(PathBuf::as_path)
     }
 }
 

@@ -430,7 +430,7 @@ fn no_number_of_a_scenario_is_without_a_bound() {
             let is_number = text[word.clone()].bytes().all(|byte| byte.is_ascii_digit());
             let line = &text[text[..word.start].rfind('\n').map_or(0, |at| at + 1)..word.start];
             let is_text = line.matches('"').count() % 2 == 1 || line.contains('#');
-            // What was published is compared with, and counts nothing.
+            // A scenario is compared with published figures: it counts nothing by them.
             let is_published = line.starts_with("rows") || line.trim_start().starts_with('[');
             is_own && is_number && !is_text && !is_published
         });

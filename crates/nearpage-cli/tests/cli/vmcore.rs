@@ -55,7 +55,7 @@ fn every_command_reads_a_dump() {
             let found: Value = serde_json::from_str(&printed).unwrap();
             assert!(found["findings"].as_array().is_some_and(|all| !all.is_empty()));
         }
-        // What was drawn has no log.
+        // The drawn kernel has no log.
         let (code, _, message) = run(folder, &["explain", "--vmcore", "vmcore"]);
         assert_eq!(code, Some(2), "{message}");
         assert!(message.contains("OFFSET(") || message.contains("the ring"), "{message}");

@@ -67,13 +67,10 @@ impl Source {
             };
             return Ok(Source { name, from: From::Tape { tape: Box::new(tape), at: 0 } });
         }
-        let path = arguments.machine.as_deref().or(arguments.sysroot.as_deref());
+        let path = arguments.other_machine();
         let name = match (path, &arguments.process) {
             (_, Some(process)) => format!("process {process}"),
-            (None, None) => match &arguments.vmcore {
-                Some(image) => shown(image).to_string(),
-                None => "this machine".to_owned(),
-            },
+            (None, None) => "this machine".to_owned(),
             (Some(path), _) if input::is_standard(path) => STANDARD_INPUT.to_owned(),
             (Some(path), _) => shown(path).to_string(),
         };
@@ -90,8 +87,8 @@ impl Source {
         };
         let advice = match (has_panes, path, &program) {
             (false, ..) | (_, _, Some(_)) => None,
-            (true, None, None) if arguments.vmcore.is_none() => Some(Advice::ThisMachine),
-            (true, _, None) => Some(Advice::Copy(judged(&Facts::read(&*tree)))),
+            (true, None, None) => Some(Advice::ThisMachine),
+            (true, Some(_), None) => Some(Advice::Copy(judged(&Facts::read(&*tree)))),
         };
         let sampler = Box::new(sampler(tree, arguments, has_panes));
         Ok(Source { name, from: From::Sampler { sampler, advice, program } })
@@ -107,9 +104,7 @@ impl Source {
 
     /// How many samples a stream has if nobody says: a copy is a moment.
     pub(super) fn samples(&self, arguments: &TopArgs) -> u64 {
-        let is_copy = arguments.machine.is_some()
-            || arguments.sysroot.is_some()
-            || arguments.vmcore.is_some();
+        let is_copy = arguments.other_machine().is_some();
         if arguments.once || is_copy { 1 } else { u64::MAX }
     }
 
