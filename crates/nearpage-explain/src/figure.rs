@@ -1,6 +1,7 @@
 //! A figure as far as a report tells it: exact, or what is possible where a row breaks off or the kernel prints none.
 
 use std::fmt;
+use std::iter::Sum;
 
 use serde::{Serialize, Serializer};
 
@@ -108,6 +109,12 @@ impl Figure {
 impl Default for Figure {
     fn default() -> Figure {
         Figure::UNKNOWN
+    }
+}
+
+impl Sum for Figure {
+    fn sum<I: Iterator<Item = Figure>>(figures: I) -> Figure {
+        figures.fold(Figure::exact(0), Figure::plus)
     }
 }
 

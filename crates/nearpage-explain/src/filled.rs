@@ -66,9 +66,9 @@ fn shown_kib(zones: &Zones<'_>, held: &NoProgress) -> Option<u64> {
     let sizes = report.zones.iter().map(size).collect::<Option<Vec<u64>>>();
     let shown = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
     let ram = report.ram_pages.map(|pages| zones.kib(pages));
-    let free = report.zones.iter().map(|zone| zone.free).fold(Figure::exact(0), Figure::plus);
+    let free = report.zones.iter().map(|zone| zone.free).sum::<Figure>();
     let counted = [held.anon, held.file, held.slab_unreclaimable, held.slab_reclaimable, free];
-    let counted = counted.into_iter().fold(Figure::exact(0), Figure::plus).known();
+    let counted = counted.into_iter().sum::<Figure>().known();
     let counted = counted.filter(|_| !report.nodes.is_empty());
     [shown, ram, counted].into_iter().flatten().find(|kib| *kib > 0)
 }
@@ -79,7 +79,7 @@ fn low_kib(report: &Report) -> Option<u64> {
     // Old kernels do not print what is managed.
     let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
     let low = report.zones.iter().filter(is_low).map(size);
-    low.fold(Figure::exact(0), Figure::plus).known().filter(|low| *low > 0)
+    low.sum::<Figure>().known().filter(|low| *low > 0)
 }
 
 fn at_least(figure: Figure) -> &'static str {
@@ -181,7 +181,7 @@ impl Filled<'_> {
     fn shmem(&self) -> Option<Cause> {
         let report = self.report();
         let of_nodes = report.nodes.iter().map(|node| node.shmem);
-        let of_nodes = of_nodes.fold(Figure::exact(0), Figure::plus).known();
+        let of_nodes = of_nodes.sum::<Figure>().known();
         let shmem = of_nodes.or(report.shmem_pages.map(|pages| self.zones.kib(pages)))?;
         let text = format!(
             "{} are tmpfs and shared memory, part of the anonymous: a kill frees none of a file in tmpfs",
@@ -276,7 +276,7 @@ impl Filled<'_> {
     /// What reclaim may not touch: most of it is locked by mlock, or is not.
     fn unevictable(&self) -> Option<Cause> {
         let locked = self.report().zones.iter().map(|zone| zone.mlocked);
-        let locked = locked.fold(Figure::exact(0), Figure::plus);
+        let locked = locked.sum::<Figure>();
         let stuck = self.held.unevictable.least();
         let shown = kib(self.shown);
         if stuck <= locked.least().saturating_mul(2) {

@@ -28,9 +28,6 @@ pub(crate) struct Header {
     pub(crate) is_alone: bool,
 }
 
-/// Without an MMU a mapping is pages in a row. Before Linux 3.0 its first word was not printed.
-const NOMMU: &str = "nommu: Allocation of length ";
-
 /// How first lines of reports are told from others.
 const HEADS: [(&str, Kind); 10] = [
     (": page allocation failure", Kind::Failure),
@@ -45,7 +42,8 @@ const HEADS: [(&str, Kind); 10] = [
     // Addresses ran out: who asked is not told, nor how.
     ("vmap allocation for size ", Kind::Vmalloc),
     ("vmalloc_node_range for size ", Kind::Vmalloc),
-    (NOMMU, Kind::Failure),
+    // Without an MMU a mapping is pages in a row.
+    ("nommu: Allocation of length ", Kind::Failure),
 ];
 
 /// First lines without a process: kernels before 2.6.19, and those of which a print of the process came before.
@@ -170,9 +168,9 @@ fn of_2_4(message: &str) -> Option<Header> {
     })
 }
 
-/// `nommu: Allocation of length 491520 from process 1 (sh) failed`
+/// `nommu: Allocation of length 491520 from process 1 (sh) failed`; before Linux 3.0 without the first word.
 fn of_nommu(message: &str) -> Option<Header> {
-    let (_, rest) = message.split_once(NOMMU.trim_start_matches("nommu: "))?;
+    let (_, rest) = message.split_once("Allocation of length ")?;
     let (length, rest) = rest.split_once(" from process ")?;
     let (pid, rest) = rest.split_once('(')?;
     Some(Header {

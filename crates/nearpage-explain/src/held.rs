@@ -32,19 +32,14 @@ pub struct NoProgress {
 /// Where memory is, on the numbers of a report.
 pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let report = zones.report;
-    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| {
-        report.nodes.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
-    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| {
-        report.zones.iter().map(of).fold(Figure::exact(0), Figure::plus)
-    };
+    let of_nodes = |of: &dyn Fn(&NodeRow) -> Figure| report.nodes.iter().map(of).sum::<Figure>();
+    let of_zones = |of: &dyn Fn(&ZoneRow) -> Figure| report.zones.iter().map(of).sum::<Figure>();
     let kib = |pages: Option<u64>| Figure::from(pages).map(|pages| zones.kib(pages));
     // What lies in zones that the request may not use is of no use to it.
     let of_asked = |all: Figure, of: &dyn Fn(&ZoneRow) -> Figure| {
         let (asked, others): (Vec<&ZoneRow>, Vec<&ZoneRow>) =
             report.zones.iter().partition(|zone| zones.excluded(zone).is_none());
-        let sum =
-            |rows: Vec<&ZoneRow>| rows.into_iter().map(of).fold(Figure::exact(0), Figure::plus);
+        let sum = |rows: Vec<&ZoneRow>| rows.into_iter().map(of).sum::<Figure>();
         if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
     };
     let (anon, file, unevictable) = (
@@ -68,7 +63,7 @@ pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
             .into_iter()
             .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
             .chain([little(kib(report.secondary_table_pages))])
-            .fold(Figure::exact(0), Figure::plus);
+            .sum::<Figure>();
     let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
     NoProgress {
         file: of_asked(file, &|zone| zone.file),

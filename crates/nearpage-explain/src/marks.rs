@@ -28,7 +28,7 @@ impl Tried<'_> {
         }
         let sharing = report.zones.iter().filter(|row| kind(&row.name) != ZoneKind::Movable);
         let without_boost = |row: &ZoneRow| row.min.minus(Figure::exact(self.boost_kib(row)));
-        sharing.map(without_boost).fold(Figure::exact(0), Figure::plus).known()
+        sharing.map(without_boost).sum::<Figure>().known()
     }
 
     /// The boost of a zone in KiB: what is printed, or proven.

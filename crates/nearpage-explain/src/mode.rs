@@ -79,7 +79,7 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     let mut mode = Mode { bits, words: words.map(String::from), is_cut, ..Mode::default() };
     match words {
         Some(words) => words.split('|').for_each(|word| add_word(&mut mode, word.trim())),
-        // Of a number that was cut within its digits no bit is known.
+        // A number that was cut within its digits tells no bit.
         None if is_cut => mode.bits = None,
         None => mode.gfp = of_bits(bits.unwrap_or(0), version),
     }

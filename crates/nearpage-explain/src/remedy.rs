@@ -344,7 +344,7 @@ impl Tried<'_> {
     /// How much the load wants, as far as the report tells.
     fn wanted(&self) -> String {
         let report = self.zones.report;
-        let anon = report.nodes.iter().map(|node| node.anon).fold(Figure::exact(0), Figure::plus);
+        let anon = report.nodes.iter().map(|node| node.anon).sum::<Figure>();
         let swapped = report.swap_total.zip(report.swap_free);
         let swapped = swapped.map_or(0, |(total, free)| total.saturating_sub(free));
         let victim = report.victim.as_ref().and_then(|victim| victim.anon);
@@ -364,7 +364,7 @@ impl Tried<'_> {
     fn swap(&self) -> Option<Remedy> {
         let report = self.zones.report;
         let (free, total) = report.swap_free.zip(report.swap_total)?;
-        let anon = report.nodes.iter().map(|node| node.anon).fold(Figure::exact(0), Figure::plus);
+        let anon = report.nodes.iter().map(|node| node.anon).sum::<Figure>();
         let anon = anon.known().filter(|anon| *anon >= 64 << 10)?;
         let change = Change::Swap;
         if !self.is_kill() {

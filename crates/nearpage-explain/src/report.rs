@@ -474,7 +474,7 @@ impl Report {
         });
         let figures: Vec<u64> = figures.filter_map(Figure::known).collect();
         let divides = |size: &u64| figures.iter().all(|figure| figure.is_multiple_of(*size));
-        let sum = |of: fn(&ZoneRow) -> Figure| zones().map(of).fold(Figure::exact(0), Figure::plus);
+        let sum = |of: fn(&ZoneRow) -> Figure| zones().map(of).sum::<Figure>();
         let sums =
             [(sum(|zone| zone.free), self.free_pages), (sum(|zone| zone.present), self.ram_pages)];
         let mut sizes: Vec<u64> = SIZES.into_iter().filter(divides).collect();

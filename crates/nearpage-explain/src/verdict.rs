@@ -387,14 +387,14 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
 pub(crate) fn hidden_pages(report: &Report) -> u64 {
     let page = report.page_kib();
     let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
-    let shown = shown.fold(Figure::exact(0), Figure::plus);
+    let shown = shown.sum::<Figure>();
     let ram = report.ram_pages.unwrap_or(0);
     // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
     let managed = report.zones.iter().map(|zone| match zone.managed.known() {
         Some(managed) => Figure::exact(managed / page),
         None => zone.present.map(|kib| kib / page),
     });
-    let managed = managed.fold(Figure::exact(0), Figure::plus);
+    let managed = managed.sum::<Figure>();
     let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
     // What old kernels call present lacks the descriptions of its pages, a sixty-fourth.
     let is_old = report.zones.iter().all(|zone| !zone.managed.is_exact());

@@ -75,7 +75,7 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
     };
     let mut causes = vec![Cause::new(CauseKind::NoRequest, None, text)];
     let gives = verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
-    let free = report.zones.iter().map(|zone| zone.free).fold(Figure::exact(0), Figure::plus);
+    let free = report.zones.iter().map(|zone| zone.free).sum::<Figure>();
     let free = report.free_pages.map_or(free.least(), |pages| zones.kib(pages));
     if gives && group.is_none() {
         let text = format!(
@@ -231,7 +231,7 @@ impl Sought<'_> {
     /// Free pages of the machine that are in none of the zones shown.
     fn free_elsewhere(&self) -> Option<u64> {
         let shown = self.report.zones.iter().map(|zone| self.zones.pages(zone.free));
-        let shown = shown.fold(Figure::exact(0), Figure::plus).known()?;
+        let shown = shown.sum::<Figure>().known()?;
         let hidden = self.report.free_pages?.saturating_sub(shown);
         // Counters of one instant and of another differ by less.
         (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
@@ -559,7 +559,7 @@ impl Sought<'_> {
         let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
         let sum = |of: fn(&ZoneRow) -> Figure| {
             let asked = self.report.zones.iter().filter(asked);
-            asked.map(of).fold(Figure::exact(0), Figure::plus).known()
+            asked.map(of).sum::<Figure>().known()
         };
         let (present, managed) = (sum(|zone| zone.present)?, sum(|zone| zone.managed)?);
         let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
@@ -584,7 +584,7 @@ impl Sought<'_> {
         let task = self.report.tasks.first()?;
         let resident = self.zones.kib(task.rss_pages);
         let managed = self.report.zones.iter().map(|zone| zone.managed);
-        let managed = managed.fold(Figure::exact(0), Figure::plus).known().unwrap_or(0);
+        let managed = managed.sum::<Figure>().known().unwrap_or(0);
         let ram = self.report.ram_pages.map_or(0, |pages| self.zones.kib(pages));
         let ended = self.report.victim.as_ref().and_then(|victim| victim.anon).unwrap_or(0);
         let all = managed.max(ram).max(ended);

@@ -1,12 +1,10 @@
 //! One small report of each kind that older kernels, other machines and people who paste have.
 
-use nearpage_explain::{
-    Answer, CauseKind, Change, Effect, Explanation, Figure, Kind, Mark, Reader, Rule,
-};
+mod all;
 
-fn explained(log: &str) -> Vec<Explanation> {
-    Reader::new(log.as_bytes()).map(|report| Explanation::of(report.unwrap())).collect()
-}
+use nearpage_explain::{Answer, CauseKind, Change, Effect, Figure, Kind, Mark, Reader, Rule};
+
+use all::explained;
 
 /// `dmesg -T` in other languages says the same.
 #[test]

@@ -1,11 +1,11 @@
 //! Reports as people paste them: replies among the lines, numbers in front, lines that were cut, joined or lost; and kinds of
 //! kernels that few have.
 
+mod all;
+
 use nearpage_explain::{Answer, Cause, CauseKind, Change, Effect, Explanation, Mark, Reader, Rule};
 
-fn explained(log: &str) -> Vec<Explanation> {
-    Reader::new(log.as_bytes()).map(|report| Explanation::of(report.unwrap())).collect()
-}
+use all::explained;
 
 fn only(log: &str) -> Explanation {
     let mut all = explained(log);
@@ -324,7 +324,7 @@ fn memory_that_is_not_managed() {
     assert!(!kinds(&only(&log(5_000_000, 24_000))).contains(&CauseKind::Unmanaged));
     let early = only(&log(5_000_000, 0));
     assert!(first(&early).text.contains("too early in the boot"), "{early:?}");
-    // What the zone has not it cannot get free.
+    // A zone cannot free more pages than it has.
     let none = only(&log(0, 0));
     let free = none.remedies.iter().find(|remedy| remedy.change == Change::FreePages).unwrap();
     assert_eq!(free.effect, Effect::NoEffect);
