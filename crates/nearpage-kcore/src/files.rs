@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// What a node has, and what of it is free.
+/// The managed and the free memory of a node.
 fn memory_kib(node: &NodeState) -> [u64; 2] {
     let managed: u64 = node.zones.iter().map(|zone| zone.managed_pages).sum();
     let free: u64 = node.zones.iter().map(ZoneState::free_counted).sum();
@@ -170,7 +170,6 @@ impl ZoneState {
                 writeln!(out, "  vm stats threshold: {threshold}")?;
             }
         }
-        writeln!(out, "  node_unreclaimable:  0")?;
         writeln!(out, "  start_pfn:           {}", self.start_pfn)
     }
 }

@@ -52,6 +52,18 @@ struct Ring<'k> {
     infos: u64,
     data: u64,
     bytes: u64,
+    layout: Layout,
+}
+
+/// Bytes of a descriptor and of what is told of it, and where their members lie.
+struct Layout {
+    descriptor_bytes: u64,
+    info_bytes: u64,
+    state: u64,
+    begin: u64,
+    next: u64,
+    text_length: u64,
+    time: u64,
 }
 
 struct Record {
@@ -90,42 +102,59 @@ impl<'k> Ring<'k> {
             infos: number(&[ring, "prb_desc_ring.infos"], 8)?,
             data: number(&[text, "prb_data_ring.data"], 8)?,
             bytes: 1 << size_bits,
+            layout: Layout::of(kernel)?,
         })
     }
 
     /// A record; `None` if it is not there any more, or not yet, or has no text.
     fn record(&self, id: u64) -> Result<Option<Record>, KcoreError> {
-        let kernel = self.kernel;
-        let index = id % self.count;
-        let element = |array: u64, name: &str| -> Result<u64, KcoreError> {
-            let bytes = kernel.info.size(name).unwrap_or(0);
-            Ok(array.wrapping_add(bytes.wrapping_mul(index)))
+        let (kernel, layout, index) = (self.kernel, &self.layout, id % self.count);
+        let element = |array: u64, bytes: u64| array.wrapping_add(bytes.wrapping_mul(index));
+        let descriptor = element(self.descriptors, layout.descriptor_bytes);
+        let info = element(self.infos, layout.info_bytes);
+        let word = |of: u64, member: u64, bytes: usize| {
+            kernel.memory.number("a record of the log", of.wrapping_add(member), bytes)
         };
-        let descriptor = element(self.descriptors, "prb_desc")?;
-        let info = element(self.infos, "printk_info")?;
-        let word = |at: u64, bytes: usize| kernel.memory.number("a record of the log", at, bytes);
-        let offset = |name: &str| kernel.told_offset(name);
-        let state = word(descriptor.wrapping_add(offset("prb_desc.state_var")?), 8)?;
+        let state = word(descriptor, layout.state, 8)?;
         // 1 is committed, 2 is finalized.
         let is_there = state & !(3 << STATE_SHIFT) == id & !(3 << STATE_SHIFT);
         if !is_there || !matches!(state >> STATE_SHIFT, 1 | 2) {
             return Ok(None);
         }
-        let place = descriptor.wrapping_add(offset("prb_desc.text_blk_lpos")?);
-        let begin = word(place.wrapping_add(offset("prb_data_blk_lpos.begin")?), 8)?;
-        let next = word(place.wrapping_add(offset("prb_data_blk_lpos.next")?), 8)?;
+        let begin = word(descriptor, layout.begin, 8)?;
+        let next = word(descriptor, layout.next, 8)?;
         // Odd places say that there is no text.
         if begin & 1 != 0 {
             return Ok(None);
         }
         let has_wrapped = begin / self.bytes != next.wrapping_sub(1) / self.bytes;
         let from = if has_wrapped { 0 } else { begin % self.bytes };
-        let length = word(info.wrapping_add(offset("printk_info.text_len")?), 2)?;
+        let length = word(info, layout.text_length, 2)?;
         let mut text = vec![0; length.min(self.bytes - from) as usize];
         // The id of the record stands before its text.
         kernel.memory.read("the text of the log", self.data.wrapping_add(from + 8), &mut text)?;
-        let time_ns = word(info.wrapping_add(offset("printk_info.ts_nsec")?), 8)?;
+        let time_ns = word(info, layout.time, 8)?;
         Ok(Some(Record { time_ns, text: String::from_utf8_lossy(&text).into_owned() }))
+    }
+}
+
+impl Layout {
+    fn of(kernel: &Kernel) -> Result<Layout, KcoreError> {
+        let size = |name: &str| {
+            let size = kernel.info.size(name);
+            size.ok_or_else(|| kernel.lacks(format!("VMCOREINFO has no SIZE({name})")))
+        };
+        let offset = |name: &str| kernel.told_offset(name);
+        let block = offset("prb_desc.text_blk_lpos")?;
+        Ok(Layout {
+            descriptor_bytes: size("prb_desc")?,
+            info_bytes: size("printk_info")?,
+            state: offset("prb_desc.state_var")?,
+            begin: block.wrapping_add(offset("prb_data_blk_lpos.begin")?),
+            next: block.wrapping_add(offset("prb_data_blk_lpos.next")?),
+            text_length: offset("printk_info.text_len")?,
+            time: offset("printk_info.ts_nsec")?,
+        })
     }
 }
 
