@@ -130,8 +130,7 @@ impl Table {
                     format!("{name:?}, expected one of {}", self.column_names().join(", "));
                 return Err(PyKeyError::new_err(message));
             };
-            let values = (0..column.len()).map(|row| cell(py, column, row));
-            return Ok(values.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?.into_any());
+            return Ok(cells(py, column)?.into_pyobject(py)?.into_any());
         }
         let place: isize = key.extract()?;
         let rows = self.batch.num_rows() as isize;
@@ -153,8 +152,7 @@ impl Table {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let schema = self.batch.schema();
         let columns = schema.fields().iter().zip(self.batch.columns()).map(|(field, column)| {
-            let values = (0..column.len()).map(|row| cell(py, column, row));
-            Ok((field.name(), kind_of(field.data_type())?, values.collect::<PyResult<Vec<_>>>()?))
+            Ok((field.name(), kind_of(field.data_type())?, cells(py, column)?))
         });
         let columns = columns.collect::<PyResult<Vec<_>>>()?;
         let made = py.import("nearpage._nearpage")?.getattr("_table")?;
@@ -253,6 +251,11 @@ pub(crate) fn unpickled(columns: Vec<(String, String, Bound<'_, PyAny>)>) -> PyR
         made = made.with(&name, array.data_type().clone(), array);
     }
     made.table()
+}
+
+/// All values of a column.
+fn cells<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    (0..column.len()).map(|row| cell(py, column, row)).collect()
 }
 
 /// A value of a column; `None` for null.

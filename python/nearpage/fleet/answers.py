@@ -32,6 +32,7 @@ from .figures import FIGURES, MAIN, Figure, named
 from .judge import Judged, family, judge, least_units, unseen_share, worse_share
 from .pairs import Pair, Row, Variant, baseline_of, paired, rows_of
 from .units import Kind, Unit, kind_of, units_of
+from .words import many
 
 __all__ = ["GATE", "GROUPS", "QUESTIONS", "Answer", "Comparison", "Unit", "Verdict", "compare", "room"]
 
@@ -169,11 +170,11 @@ class Comparison:
             more = f" and {len(self.left_out) - 20} more" if len(self.left_out) > 20 else ""
             said.append(f"Left out, since the model predicts them to less than {self.gate:g} %: {named}{more}.")
         if self.unproven:
-            said.append(f"Of {_many(self.unproven, 'recording')} nothing is known of how exactly the model predicts them.")
+            said.append(f"Of {many(self.unproven, 'recording')} nothing is known of how exactly the model predicts them.")
         if self.twins:
-            said.append(f"{_many(self.twins, 'twin')} of recordings count as their recordings: they add nothing to how many there are.")
+            said.append(f"{many(self.twins, 'twin')} of recordings count as their recordings: they add nothing to how many there are.")
         if self.unpaired:
-            said.append(f"{_many(self.unpaired, 'row')} without a baseline of the same recording and seed are in no answer.")
+            said.append(f"{many(self.unpaired, 'row')} without a baseline of the same recording and seed are in no answer.")
         said += [f"The same in every figure of every recording: {'; '.join(map(str, same))}." for same in self.equal]
         if len(self.answers) > self.questions:
             said.append(
@@ -238,10 +239,6 @@ class Comparison:
         head = "".join(f"<th>{name}</th>" for name in ("variant", "group", "figure", "ratio", "interval", f"{self.unit}s", "verdict", "beside"))
         said = "".join(f"<p>{html.escape(line)}</p>" for line in self.said())
         return f"<p>against {html.escape(str(self.baseline))}</p><table><tr>{head}</tr>{body}</table>{said}"
-
-
-def _many(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _percent(share: float) -> str:

@@ -35,6 +35,7 @@ from .logged import quantities_of
 from .redact import Redactor
 from .store import Store
 from .study import canonical
+from .words import many
 
 __all__ = ["Ingested", "bundles_in", "ingest", "looked_through"]
 
@@ -443,9 +444,6 @@ def _load(path: Path) -> str:
 
 
 def _described(entry: dict[str, Any]) -> str:
-    def many(count: int, what: str) -> str:
-        return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
     memory = entry["memory_bytes"] / (1 << 20)
     nodes = many(entry["nodes"], "node")
     if entry["nodes_with_memory"] != entry["nodes"]:

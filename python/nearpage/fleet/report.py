@@ -25,6 +25,7 @@ from .page import Cell, number
 from .pairs import Row, Variant, rows_of
 from .store import USUAL
 from .units import KINDS
+from .words import many
 
 #: Rows of the table of regressions.
 WORST = 20
@@ -80,7 +81,7 @@ def _verdict(compared: Comparison) -> str:
     answers = sorted(compared.of_primary(), key=lambda of: (order.get(of.verdict, 4), -abs(of.ratio - 1), str(of.variant)))
     label = FIGURES[compared.primary].label
     lines = [
-        f"<p><b>{page.escaped(of.variant)}</b>: {page.escaped(label)} <b>x{of.ratio:.3f}</b> ({room(of)}) over {_count(of.loads, compared.unit)}. It "
+        f"<p><b>{page.escaped(of.variant)}</b>: {page.escaped(label)} <b>x{of.ratio:.3f}</b> ({room(of)}) over {many(of.loads, compared.unit)}. It "
         f"<b>{_VERDICTS[of.verdict]}</b>. {page.escaped(of.beside().capitalize())}.</p>"
         for of in answers[:_SENTENCES]
     ]
@@ -117,15 +118,15 @@ def _summary(rows: Sequence[Row], compared: Comparison) -> str:
     told = compared.told()
     better, worse = ([of for of in told if of.verdict == kind] for kind in ("better", "worse"))
     said = [
-        f"{_count(len({of.variant for of in compared.answers}), 'variant')} against <b>{page.escaped(compared.baseline)}</b> on "
-        f"{_count(entries, 'recording')} of {_count(loads, 'load')} from {_count(machines, 'machine')}."
+        f"{many(len({of.variant for of in compared.answers}), 'variant')} against <b>{page.escaped(compared.baseline)}</b> on "
+        f"{many(entries, 'recording')} of {many(loads, 'load')} from {many(machines, 'machine')}."
     ]
     if not compared.answers:
         said.append("There is nothing to compare: no recording has results of the baseline and of another variant.")
     elif not told:
         said.append(f"No difference can be told from chance between {compared.unit}s.")
     else:
-        said.append(f"Of {_count(len(compared.answers), 'answer')}, {len(better)} are better and {len(worse)} worse; of the others no difference can be told.")
+        said.append(f"Of {many(len(compared.answers), 'answer')}, {len(better)} are better and {len(worse)} worse; of the others no difference can be told.")
     percent = f"{100 * compared.confidence:g} %"
     said.append(
         f"Each interval holds in {percent} of fleets like this one. A verdict hangs on its own question alone, at a level that leaves room for "
@@ -134,10 +135,6 @@ def _summary(rows: Sequence[Row], compared: Comparison) -> str:
     # That there is nothing is said above.
     said += [page.escaped(line) for line in compared.said() if compared.answers or not line.startswith("There is nothing")]
     return "".join(f"<p>{line}</p>" for line in said)
-
-
-def _count(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 _KINDS = {"better": "good", "worse": "bad", "too few": "few", "within the model's error": "few"}
@@ -269,7 +266,7 @@ def _loads(compared: Comparison) -> list[str]:
     rows.sort(key=lambda cells: [cell.text if isinstance(cell, Cell) else cell for cell in cells[:4]])
     head = [compared.unit, "machine", "variant", "figure", "baseline", "variant's", "ratio", "pairs"]
     which = f"All {compared.unit}s" if len(units) <= _ROWS else f"The {_ROWS} of {len(units)} that differ most"
-    return [f"<h2>{which}</h2>", f"<details><summary>{_count(len(rows), 'row')}</summary>{page.table(head, rows)}</details>"]
+    return [f"<h2>{which}</h2>", f"<details><summary>{many(len(rows), 'row')}</summary>{page.table(head, rows)}</details>"]
 
 
 def _ratio(answer: Answer, unit: Unit) -> Cell:
