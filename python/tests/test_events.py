@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa  # noqa: E402
@@ -17,7 +19,12 @@ from fleet_help import MIXED, shortened, unpacked, write_tar  # noqa: E402
 import nearpage  # noqa: E402
 import nearpage.fleet as fleet  # noqa: E402
 from nearpage.fleet import catalogue  # noqa: E402
+from nearpage.fleet.answers import compare  # noqa: E402
+from nearpage.fleet.calibration import calibrate  # noqa: E402
+from nearpage.fleet.objective import Objective  # noqa: E402
 from nearpage.fleet.parquet import COLUMNS  # noqa: E402
+from nearpage.fleet.space import Space  # noqa: E402
+from nearpage.fleet.sql import fidelity_of  # noqa: E402
 
 HEAD = b"            load-501     [001] d..3.    15.514484: "
 LINES = b"""\
@@ -117,3 +124,19 @@ def test_traces_of_trace_cmd_and_perf_are_taken_in(tmp_path: Path) -> None:
         assert events.num_rows >= least and "alloc" in events["event"].unique().to_pylist()
         [refused] = fleet.ingest(store, [path], salt=bytes(32))
         assert refused.hash is None and "a binary trace cannot be redacted" in str(refused.reason)
+
+
+def test_what_holds_data_of_a_store_pickles(bundle: Path, tmp_path: Path) -> None:
+    store = fleet.Store.create(tmp_path / "store")
+    fleet.ingest(store, [bundle])
+    [hash] = store.hashes()
+    study = fleet.Study(models=["auto", "nearpage"])
+    table = fleet.run(study, store=store)
+    compared = compare(table, figures=["holds"], baseline="auto")
+    calibrated = calibrate(fidelity_of(store.entries()))
+    totals = nearpage.Bundle.open(bundle).replay().totals
+    for held in (store, study, compared, calibrated, store.tasks(study), Space.parse(["pcp.batch=1..9"]), Objective.of("holds", ["kept_pages_mean<=today"])):
+        again = pickle.loads(pickle.dumps(held))
+        assert again == held or again.url == store.url
+    assert pickle.loads(pickle.dumps(totals)).to_dicts() == totals.to_dicts()
+    assert pickle.loads(pickle.dumps(store.events(hash))).to_arrow().equals(store.events(hash).to_arrow())

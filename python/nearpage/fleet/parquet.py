@@ -171,6 +171,7 @@ class EventFile:
 
     def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
         self.place = place
+        self._source = source
         with self._judged():
             file = pa.OSFile(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else pa.PythonFile(source, "r")
             metadata = pq.read_metadata(file)
@@ -198,6 +199,10 @@ class EventFile:
         except (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError, KeyError) as error:
             message = f"{self.place}: is damaged: {error}, expected a Parquet file of events"
             raise StoreError(message, self.place, "a Parquet file of events") from error
+
+    def __reduce__(self) -> tuple[type[EventFile], tuple[object, str]]:
+        # The file is opened anew where it comes to.
+        return EventFile, (self._source, self.place)
 
     def _field(self, name: str, kind: pa.DataType) -> pa.Field:
         known = self._file.schema_arrow
