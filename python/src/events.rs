@@ -87,8 +87,9 @@ fn schema() -> SchemaRef {
     let fields = columns().map(|(name, kind, is_always, unit, meaning)| {
         let said = [("unit", unit), ("meaning", meaning)];
         let said = said.into_iter().filter(|(_, text)| !text.is_empty());
-        Field::new(name, kind, !is_always)
-            .with_metadata(said.map(|(key, text)| (key.into(), text.into())).collect())
+        let said: HashMap<String, String> =
+            said.map(|(key, text)| (key.into(), text.into())).collect();
+        Field::new(name, kind, !is_always).with_metadata(said)
     });
     Arc::new(Schema::new(fields.to_vec()))
 }

@@ -116,14 +116,16 @@ def test_traces_of_trace_cmd_and_perf_are_taken_in(tmp_path: Path) -> None:
     rest = {name: content for name, content in unpacked(MIXED).items() if name not in ("trace.txt", "samples.txt")}
     with pa.input_stream(str(binary / "perf.data.zst"), compression="zstd") as packed:
         perf = packed.read()
-    for name, content, least in (("trace.dat", (binary / "trace-v7.dat").read_bytes(), 900), ("perf.data", perf, 280)):
-        path = write_tar({**rest, name: content}, tmp_path / f"{name}.tar.zst")
-        [taken] = fleet.ingest(store, [path])
-        assert taken.hash is not None, taken.reason
-        events = store.events(taken.hash).to_arrow(["event", "pfn"])
+    bundles = {name: write_tar({**rest, name: content}, tmp_path / f"{name}.tar.zst") for name, content in (("trace.dat", (binary / "trace-v7.dat").read_bytes()), ("perf.data", perf))}
+    for name, least in (("trace.dat", 900), ("perf.data", 280)):
+        events = nearpage.Bundle.open(bundles[name]).events().to_arrow()
         assert events.num_rows >= least and "alloc" in events["event"].unique().to_pylist()
-        [refused] = fleet.ingest(store, [path], salt=bytes(32))
+        [refused] = fleet.ingest(store, [bundles[name]], salt=bytes(32))
         assert refused.hash is None and "a binary trace cannot be redacted" in str(refused.reason)
+    # The frames of the second are of no zone of this machine.
+    taken, foreign = fleet.ingest(store, bundles.values())
+    assert taken.hash is not None and len(store.events(taken.hash)) >= 900, taken.reason
+    assert foreign.hash is None and "the trace is of another machine or kernel" in str(foreign.reason)
 
 
 def test_what_holds_data_of_a_store_pickles(bundle: Path, tmp_path: Path) -> None:
@@ -134,9 +136,9 @@ def test_what_holds_data_of_a_store_pickles(bundle: Path, tmp_path: Path) -> Non
     table = fleet.run(study, store=store)
     compared = compare(table, figures=["holds"], baseline="auto")
     calibrated = calibrate(fidelity_of(store.entries()))
-    totals = nearpage.Bundle.open(bundle).replay().totals
+    zones = nearpage.Bundle.open(bundle).replay().zones
     for held in (store, study, compared, calibrated, store.tasks(study), Space.parse(["pcp.batch=1..9"]), Objective.of("holds", ["kept_pages_mean<=today"])):
         again = pickle.loads(pickle.dumps(held))
         assert again == held or again.url == store.url
-    assert pickle.loads(pickle.dumps(totals)).to_dicts() == totals.to_dicts()
+    assert pickle.loads(pickle.dumps(zones)).to_dicts() == zones.to_dicts()
     assert pickle.loads(pickle.dumps(store.events(hash))).to_arrow().equals(store.events(hash).to_arrow())

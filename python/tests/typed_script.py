@@ -18,10 +18,10 @@ from nearpage.fleet.sql import fidelity_of
 def machine_of(report: nearpage.Report) -> dict[str, str]:
     fidelity: float | None = report.fidelity.percent
     shown: str = "unknown" if fidelity is None else f"{fidelity:.1f} %"
-    totals: nearpage.Table = report.totals
-    names: list[str] = totals.column_names
-    frame: pandas.DataFrame = totals.to_pandas()
-    schema: pyarrow.Schema = totals.schema
+    zones: nearpage.Table = report.zones
+    names: list[str] = zones.column_names
+    frame: pandas.DataFrame = zones.to_pandas()
+    schema: pyarrow.Schema = zones.schema
     assert list(frame.columns) == names == schema.names
     return {"kernel": report.kernel, "fidelity": shown}
 
