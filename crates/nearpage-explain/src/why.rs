@@ -51,7 +51,18 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .into_iter()
     .flatten()
     .collect();
-    causes.extend(filled::of(zones, verdict, held));
+    let filled = filled::of(zones, verdict, held);
+    let most = filled.first().and_then(|cause| cause.kib).unwrap_or(0);
+    // A small reserve tips a kill; what fills memory is why it came to that.
+    let tips = |cause: &mut Cause| {
+        let is_reserve = matches!(cause.kind, CauseKind::Highatomic | CauseKind::LowmemReserve);
+        report.kind == Kind::Oom
+            && is_reserve
+            && cause.kib.is_some_and(|kib| kib.saturating_mul(4) <= most)
+    };
+    let tipping: Vec<Cause> = causes.extract_if(.., tips).collect();
+    causes.extend(filled);
+    causes.extend(tipping);
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }

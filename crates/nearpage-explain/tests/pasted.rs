@@ -643,3 +643,32 @@ fn a_container_of_openvz_is_a_group() {
     let found = only(log);
     assert_eq!((found.verdict.rule, found.report.victim.unwrap().pid), (Rule::Memcg, 21_738));
 }
+
+/// A reserve of 2 MiB tips a kill; the 2.7 GiB that nobody counts are why memory was so low.
+#[test]
+fn a_small_reserve_that_tips_a_kill_stands_behind_what_fills_memory() {
+    let log = "\
+[50.0] a invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[50.0] CPU: 1 PID: 22 Comm: a Not tainted 6.6.30 #5
+[50.0] Mem-Info:
+[50.0] active_anon:1000 inactive_anon:2000 isolated_anon:0
+[50.0]  active_file:10 inactive_file:10 isolated_file:0
+[50.0]  unevictable:0 dirty:0 writeback:0
+[50.0]  slab_reclaimable:3000 slab_unreclaimable:30000
+[50.0]  mapped:0 shmem:0 pagetables:100
+[50.0]  free:6600 free_pcp:0 free_cma:0
+[50.0] Node 0 active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB isolated(anon):0kB isolated(file):0kB mapped:0kB dirty:0kB writeback:0kB shmem:0kB shmem_thp:0kB anon_thp:0kB kernel_stack:3000kB pagetables:400kB all_unreclaimable? yes
+[50.0] Node 0 Normal free:26400kB boost:0kB min:20000kB low:22000kB high:25000kB reserved_highatomic:2048KB free_highatomic:2048KB active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending:0kB present:3000000kB managed:2950000kB mlocked:0kB bounce:0kB free_pcp:0kB local_pcp:0kB free_cma:0kB
+[50.0] lowmem_reserve[]: 0 0 0
+[50.0] Node 0 Normal: 100*4kB (UMEH) 0*8kB 0*16kB 0*32kB 0*64kB 0*128kB 0*256kB 0*512kB 1*1024kB (H) 0*2048kB 6*4096kB (ME) = 26000kB
+[50.0] Free swap  = 0kB
+[50.0] Total swap = 0kB
+[50.0] 750000 pages RAM
+";
+    let found = only(log);
+    assert_eq!(found.verdict.rule, Rule::HighatomicReserve, "{found:#?}");
+    let kinds = kinds(&found);
+    let at = |kind| kinds.iter().position(|of| *of == kind).unwrap_or_else(|| panic!("{kinds:?}"));
+    assert_eq!(at(CauseKind::Unexplained), 0, "{kinds:?}");
+    assert!(at(CauseKind::Highatomic) > 0, "{kinds:?}");
+}
