@@ -19,7 +19,8 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
-    if !is_kill && !by_pages && verdict.rule != Rule::Passes {
+    let is_fragmented = verdict.rule == Rule::NoBlock;
+    if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
     let Some(shown) = shown_kib(zones, held) else {
@@ -27,6 +28,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     };
     let low = low_kib(report).unwrap_or(shown);
     let filled = Filled { zones, held, shown, low, is_kill };
+    if is_fragmented && !is_kill {
+        return filled.unmovable().into_iter().collect();
+    }
     let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let mut causes: Vec<Cause> = [
         filled.anon(by_pages && can_wait),
@@ -164,11 +168,11 @@ impl Filled<'_> {
         let (kind, swap) = self.swap();
         let cannot_leave = kind != CauseKind::Anonymous;
         let anon = self.held.anon;
-        // Kernels before 2.6.28 do not tell anonymous memory from that of files.
-        if self.is_kill && anon == Figure::UNKNOWN && cannot_leave {
+        // Kernels before 2.6.28 do not tell anonymous memory from that of files; rows can be cut.
+        if self.is_kill && anon.least() == 0 && !anon.is_exact() && cannot_leave {
             let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
             let text = format!("how much memory is anonymous is not told; {swap}");
-            return self.part(kind, swapped, 0, text);
+            return Some(Cause::new(kind, swapped, text));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
         match self.is_kill {
@@ -217,6 +221,18 @@ impl Filled<'_> {
         })
     }
 
+    /// What stands between free blocks.
+    fn unmovable(&self) -> Option<Cause> {
+        let reclaimable = self.held.slab_reclaimable.known()?;
+        let slab = self.held.slab_unreclaimable.known()?.saturating_add(reclaimable);
+        let text = format!(
+            "{} are slab, {} of it reclaimable: its pages cannot be moved, and stand between those that are free",
+            kib(slab),
+            kib(reclaimable)
+        );
+        self.part_of(self.low, CauseKind::Slab, slab, 25, text)
+    }
+
     fn files(&self) -> Option<Cause> {
         let file = self.held.file;
         let text = format!(
@@ -238,8 +254,21 @@ impl Filled<'_> {
     }
 
     fn page_tables(&self) -> Option<Cause> {
-        self.part_of_machine(CauseKind::PageTables, self.report().page_table_pages, |tables| {
-            format!("{tables} are page tables: many processes map much, each with its own")
+        let report = self.report();
+        let all = report.page_table_pages.map_or(0, |pages| self.zones.kib(pages));
+        let is_most = |tables: u64| tables > all / 2;
+        let of_one = report.victim.as_ref().and_then(|victim| {
+            let tables = victim.pgtables.filter(|tables| is_most(*tables))?;
+            Some(format!(
+                "{} of them of {} (process {}), which maps much and touched it",
+                kib(tables),
+                victim.name,
+                victim.pid
+            ))
+        });
+        let whose = of_one.unwrap_or("many processes map much, each with its own".into());
+        self.part_of_machine(CauseKind::PageTables, report.page_table_pages, |tables| {
+            format!("{tables} are page tables: {whose}")
         })
     }
 

@@ -36,6 +36,9 @@ enum Part {
     Victim,
 }
 
+/// Lines over which a mail breaks one of a kill.
+const WRAP_MOST: u64 = 4;
+
 /// A report of which lines may still come.
 #[derive(Debug)]
 pub(crate) struct Open {
@@ -169,6 +172,11 @@ impl Open {
         }
     }
 
+    /// Whether it is of a mapping without an MMU, of that process.
+    pub(crate) fn is_mapping_of(&self, pid: Option<u32>) -> bool {
+        self.report.length.is_some() && pid.is_some() && self.report.pid == pid
+    }
+
     /// Whether a mapping wants pages in a row, without an MMU.
     pub(crate) fn wants_length(&self) -> bool {
         self.report.length.is_some()
@@ -268,6 +276,11 @@ impl Open {
         if is_others && !matches!(piece, Piece::Killed(..)) {
             return false;
         }
+        // Some kernels, and some who paste, have the kill in front of what memory had.
+        let is_next = line.saturating_sub(self.report.last_line) <= WRAP_MOST;
+        if *piece == Piece::MemInfo && self.has_no_memory() && is_next {
+            self.part = Part::Who;
+        }
         let taken = self.take_own(piece);
         if taken {
             self.report.last_line = line;
@@ -304,6 +317,13 @@ impl Open {
     /// Notes that lines of another report stand among its own.
     pub(crate) fn note_mixed(&mut self) {
         self.report.is_mixed = true;
+    }
+
+    /// Whether it is a kill of which all came but what memory had.
+    fn has_no_memory(&self) -> bool {
+        let report = &self.report;
+        let has_none = report.zones.is_empty() && report.nodes.is_empty();
+        self.part >= Part::Reason && has_none && report.free_pages.is_none()
     }
 
     fn reach(&mut self, part: Part) -> bool {
@@ -600,7 +620,12 @@ impl Open {
                 if let (Some(below), Some(path)) = (group.as_ref(), memcg.path.as_ref())
                     && self.is_in_stats
                 {
-                    return below.starts_with(path.as_str());
+                    let rest = below.strip_prefix(path.trim_end_matches('/'));
+                    // Each counts what is its own.
+                    if rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/')) {
+                        counters.iter().for_each(|(name, kib)| memcg.add(name, *kib));
+                    }
+                    return rest.is_some();
                 }
                 self.is_in_stats = true;
                 if memcg.path.is_none() {

@@ -337,7 +337,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 14] = [
+    const COUNTERS: [&str; 16] = [
         "anon",
         "cache",
         "dirty",
@@ -351,6 +351,8 @@ fn of_memcg(message: &str) -> Option<Piece> {
         "rss",
         "shmem",
         "slab",
+        "sock",
+        "vmalloc",
         "writeback",
     ];
     let (name, bytes) = message.split_once(' ').filter(|(name, _)| COUNTERS.contains(name))?;

@@ -143,7 +143,7 @@ fn of_zone(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Remed
     let Some(row) = verdict.row(report) else { return Vec::new() };
     let figures = zones.figures(row, verdict.mark);
     let left = left_to_reclaim(held);
-    let tried = Tried { zones, row, figures, left };
+    let tried = Tried { zones, row, figures, left, anon: held.anon };
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
     let changes = match by_pages {
@@ -271,6 +271,8 @@ pub(crate) struct Tried<'a> {
     pub(crate) figures: Figures,
     /// KiB that reclaim could still free.
     pub(crate) left: Option<u64>,
+    /// Anonymous memory in zones that the request may use.
+    anon: Figure,
 }
 
 impl Tried<'_> {
@@ -364,8 +366,7 @@ impl Tried<'_> {
     fn swap(&self) -> Option<Remedy> {
         let report = self.zones.report;
         let (free, total) = report.swap_free.zip(report.swap_total)?;
-        let anon = report.nodes.iter().map(|node| node.anon).sum::<Figure>();
-        let anon = anon.known().filter(|anon| *anon >= 64 << 10)?;
+        let anon = self.anon.known().filter(|anon| *anon >= 64 << 10)?;
         let change = Change::Swap;
         if !self.is_kill() {
             return None;
@@ -442,12 +443,18 @@ impl Tried<'_> {
         let reserve = self.figures.reserve.known().filter(|&reserve| reserve > 0)?;
         let effect = self.passes(|check| WatermarkCheck { reserve: PageCount(0), ..check });
         let amount = self.zones.kib(reserve);
-        let text = format!(
+        let mut text = format!(
             "without the {} that {} keeps from requests that could use {}",
             kib(amount),
             self.row.name,
             self.zones.highest_name()
         );
+        // What the load takes next is not there.
+        let is_little = self.is_kill() && effect == Effect::Helps && self.anon.least() / 4 > amount;
+        let effect = if is_little { Effect::HelpsALittle } else { effect };
+        if is_little {
+            text += &format!(", this one request passes; {}", self.wanted());
+        }
         Some(Remedy { change: Change::LowmemReserveRatio, effect, amount: Some(amount), text })
     }
 

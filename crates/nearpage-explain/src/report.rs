@@ -215,6 +215,8 @@ pub struct Memcg {
     pub writeback: Option<u64>,
     /// Its shared memory and tmpfs; a part of what is of files.
     pub shmem: Option<u64>,
+    /// Buffers of its sockets.
+    pub sockets: Option<u64>,
     /// What the kernel keeps for it: slab, stacks, page tables.
     pub kernel: Option<u64>,
     /// The parts of that.
@@ -223,7 +225,7 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Adds a counter of `Memory cgroup stats`, by its name there.
+    /// Adds a counter of `Memory cgroup stats`, by its name there: of the group, or of one below.
     pub(crate) fn add(&mut self, name: &str, kib: u64) {
         let field = match name {
             "anon" | "rss" => &mut self.anon,
@@ -231,19 +233,20 @@ impl Memcg {
             "shmem" => &mut self.shmem,
             "file_dirty" | "dirty" => &mut self.dirty,
             "file_writeback" | "writeback" => &mut self.writeback,
+            "sock" => &mut self.sockets,
             // `kernel` is the sum of the others, from 5.18 on.
             "kernel" => {
                 self.kernel = self.kernel.max(Some(kib));
                 return;
             }
-            "kernel_stack" | "pagetables" | "percpu" | "slab" => {
+            "kernel_stack" | "pagetables" | "percpu" | "slab" | "vmalloc" => {
                 self.kernel_parts = self.kernel_parts.saturating_add(kib);
                 self.kernel = self.kernel.max(Some(self.kernel_parts));
                 return;
             }
             _ => return,
         };
-        *field = Some(kib);
+        *field = Some(field.unwrap_or(0).saturating_add(kib));
     }
 
     /// The limit that is reached.

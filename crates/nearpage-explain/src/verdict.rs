@@ -309,8 +309,16 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
     let large = || asked().filter(|zone| is_large(judged, zone));
     let by_size = |zone: &&ZoneVerdict| size(judged, zone);
     // What passes against `min` tells more than what is refused by both marks.
-    let passing =
-        large().rev().filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
+    let is_first = |zone: &ZoneVerdict| {
+        asked().find(|other| other.node == zone.node).is_some_and(|first| first == zone)
+    };
+    let may_pass = |zone: &&ZoneVerdict| {
+        is_large(judged, zone) || is_first(zone) && has_part(judged, zone, 16)
+    };
+    let passing = asked()
+        .rev()
+        .filter(may_pass)
+        .filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
     // Whichever rule refused in a large one that was cut, another may have decided.
     let unknown = large().filter(|zone| zone.is_damaged && rule(zone) == Rule::Unknown);
     if let Some(zone) = unknown.max_by_key(by_size) {
@@ -323,7 +331,14 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
         rule(zone) != Rule::LowmemReserve || zone.reserve.least() > zone.at(mark).mark.most()
     };
     let largest = || large().rev().filter(by_reserve).max_by_key(by_size);
-    let zone = passing.max_by_key(by_size).or(blocked).or_else(largest);
+    // Of two that are about as large the one that has nothing left tells more than one with a small reserve.
+    let by_mark = || {
+        let by_mark = large().filter(|zone| rule(zone) == Rule::Watermark).max_by_key(by_size)?;
+        let largest = large().max_by_key(by_size)?;
+        let has_little = largest.reserve.most() < largest.managed.least() / 16;
+        (size(judged, by_mark) >= size(judged, largest) / 2 && has_little).then_some(by_mark)
+    };
+    let zone = passing.max_by_key(by_size).or(blocked).or_else(by_mark).or_else(largest);
     let zone = zone.or_else(|| large().rev().max_by_key(by_size));
     let is_at_min = zone.is_some_and(|zone| zone.at_min.answer == Answer::Refused);
     (if is_at_min { Mark::Min } else { mark }, zone)
@@ -354,9 +369,14 @@ fn size(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> u64 {
 
 /// Whether a zone has an eighth of the memory that could be asked, or may have.
 fn is_large(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> bool {
+    has_part(judged, zone, 8)
+}
+
+/// Whether a zone has one of so many parts of the memory that could be asked, or may have.
+fn has_part(judged: &[ZoneVerdict], zone: &ZoneVerdict, parts: u64) -> bool {
     let asked = judged.iter().filter(|zone| zone.excluded.is_none());
     let all = asked.map(|zone| size(judged, zone)).fold(0, u64::saturating_add);
-    size(judged, zone) >= all / 8
+    size(judged, zone) >= all / parts
 }
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {

@@ -36,9 +36,11 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let mut causes: Vec<Cause> = [
         sought.confined(),
         sought.no_zone(),
+        sought.too_large(),
         sought.wrong_mark(),
         sought.hidden_policy(),
         sought.cma(),
+        sought.empty_lists(),
         sought.blocks(),
         sought.boost().filter(|_| is_of_urgent),
         sought.highatomic(),
@@ -52,8 +54,10 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .flatten()
     .collect();
     let filled = filled::of(zones, verdict, held);
-    let most = filled.first().and_then(|cause| cause.kib).unwrap_or(0);
-    // A small reserve tips a kill; what fills memory is why it came to that.
+    // A small reserve tips a kill; what fills memory is why it came to that, unless it could have left.
+    let stays =
+        |cause: &&Cause| !matches!(cause.kind, CauseKind::Files | CauseKind::ReclaimableSlab);
+    let most = filled.first().filter(stays).and_then(|cause| cause.kib).unwrap_or(0);
     let tips = |cause: &mut Cause| {
         let is_reserve = matches!(cause.kind, CauseKind::Highatomic | CauseKind::LowmemReserve);
         report.kind == Kind::Oom
@@ -163,6 +167,14 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
             kib(usage)
         );
         causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
+    }
+    if let Some(sockets) = memcg.sockets.filter(|sockets| share(*sockets) >= 30) {
+        let text = format!(
+            "{} of the {} are buffers of sockets: its connections hold them, no heap of a program does",
+            kib(sockets),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::MemcgSockets, sockets, text));
     }
     let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
     if let Some(files) = files.filter(|files| share(*files) >= 30) {
@@ -307,6 +319,22 @@ impl Sought<'_> {
         Some(Cause::new(CauseKind::NoZone, None, text))
     }
 
+    /// More than all memory, in one piece.
+    fn too_large(&self) -> Option<Cause> {
+        let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
+        let zones = self.report.zones.iter().filter(asked).map(size).sum::<Figure>().known()?;
+        let block = self.zones.kib(self.zones.order.pages().0);
+        (zones > 0 && block > zones).then(|| {
+            let text = format!(
+                "{} are asked for in one piece, and the zones for this request have {} in all: nothing that is set or freed gives it",
+                kib(block),
+                kib(zones)
+            );
+            Cause::new(CauseKind::TooLarge, block, text)
+        })
+    }
+
     fn cma(&self) -> Option<Cause> {
         let row = self.row?;
         let judgement = self.judgement()?;
@@ -391,6 +419,23 @@ impl Sought<'_> {
         self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
     }
 
+    fn empty_lists(&self) -> Option<Cause> {
+        let row = self.row?;
+        let is_empty = row.has_all_blocks
+            && !row.blocks.is_empty()
+            && row.blocks.iter().all(|blocks| blocks.count == 0);
+        let free = self.zones.pages(row.free).least();
+        (is_empty && free > 0 && self.verdict.answer != Answer::Passes).then(|| {
+            let text = format!(
+                "no page is on a free list of {} of node {}: the counter has {}, of which CPUs have yet to take off what they hold back",
+                row.name,
+                row.node,
+                self.pages(free)
+            );
+            Cause::new(CauseKind::EmptyLists, None, text)
+        })
+    }
+
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
@@ -413,19 +458,18 @@ impl Sought<'_> {
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
         };
         let free = self.zones.pages(row.free);
+        let block = format!("order {order} ({})", kib(self.zones.kib(1 << order.min(31))));
+        let lack = match may {
+            0 => format!("no block of {block} for this request"),
+            may => format!(
+                "of blocks of {block} and more only {may}: this kernel (before 4.4) keeps a part of the mark in blocks of each order"
+            ),
+        };
         let text = format!(
-            "fragmentation: {} free in {} of node {}, and {} of order {order} ({}) for this request{largest}{locked}",
+            "fragmentation: {} free in {} of node {}, and {lack}{largest}{locked}",
             free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
             row.name,
             row.node,
-            match may {
-                0 => "no block".into(),
-                // Kernels before 4.4 count what is free in blocks of each order.
-                may => format!(
-                    "{may} large enough, too few for a kernel that asks for more than a part of the mark in blocks"
-                ),
-            },
-            kib(self.zones.kib(1 << order.min(31)))
         );
         Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
     }
@@ -522,6 +566,14 @@ impl Sought<'_> {
         };
         for zone in self.verdict.zones.iter().filter(is_known).filter(gives) {
             add(zone.excluded, zone.at_min.free.least());
+        }
+        // What is free for CMA there is free for the requests that may go there.
+        let is_of_cma = |zone: &&ZoneVerdict| zone.excluded == Some(Excluded::Kind) && !gives(zone);
+        for zone in self.verdict.zones.iter().filter(is_known).filter(is_of_cma) {
+            let is_row = |row: &&ZoneRow| row.node == zone.node && row.name == zone.zone;
+            let Some(row) = self.report.zones.iter().find(is_row) else { continue };
+            let has_more = row.free.least() > row.high.most() && row.free_cma.least() > 0;
+            add(zone.excluded, if has_more { self.zones.pages(row.free).least() } else { 0 });
         }
         let told = |(by, pages): &(_, u64)| format!("{} are free {}", self.pages(*pages), why(*by));
         let told: Vec<String> = free.iter().filter(|(_, pages)| *pages > 0).map(told).collect();

@@ -443,9 +443,10 @@ impl<'a> Zones<'a> {
 
     /// Whether some free block, of any order, is of a type that the request may take, as far as the report tells.
     pub(crate) fn may_take_any(&self, zone: &ZoneRow, flags: AllocFlags) -> bool {
+        let has_none = zone.blocks.iter().all(|blocks| blocks.count == 0);
         let is_told = zone.has_all_blocks
-            && zone.blocks.iter().any(|blocks| blocks.count > 0)
-            && zone.blocks.iter().all(|blocks| blocks.types.is_some());
+            && !zone.blocks.is_empty()
+            && (has_none || zone.blocks.iter().all(|blocks| blocks.types.is_some()));
         !is_told || self.has_any_block(zone, Order(0), flags, Side::Worst)
     }
 

@@ -672,3 +672,296 @@ fn a_small_reserve_that_tips_a_kill_stands_behind_what_fills_memory() {
     assert_eq!(at(CauseKind::Unexplained), 0, "{kinds:?}");
     assert!(at(CauseKind::Highatomic) > 0, "{kinds:?}");
 }
+
+/// A kill of Linux 6.1 on a machine with these zones, without swap.
+fn kill(head: &str, zones: &[Zone]) -> String {
+    let free: u64 = zones.iter().map(|zone| zone.free / 4).sum();
+    let pages: u64 = zones.iter().map(|zone| zone.size / 4).sum();
+    let rows: String = zones.iter().map(Zone::row).collect();
+    let blocks: String = zones.iter().map(Zone::blocks).collect();
+    format!(
+        "\
+[50.0] a invoked oom-killer: {head}, oom_score_adj=0
+[50.0] CPU: 1 PID: 22 Comm: a Not tainted 6.1.30 #5
+[50.0] Mem-Info:
+[50.0] active_anon:1000 inactive_anon:1900000 isolated_anon:0
+[50.0]  active_file:10 inactive_file:10 isolated_file:0
+[50.0]  slab_reclaimable:3000 slab_unreclaimable:30000
+[50.0]  mapped:0 shmem:0 pagetables:1000
+[50.0]  free:{free} free_pcp:0 free_cma:0
+[50.0] Node 0 active_anon:4000kB inactive_anon:7600000kB active_file:40kB inactive_file:40kB unevictable:0kB mapped:0kB dirty:0kB writeback:0kB shmem:0kB kernel_stack:3000kB pagetables:4000kB all_unreclaimable? yes
+{rows}{blocks}[50.0] Free swap  = 0kB
+[50.0] Total swap = 0kB
+[50.0] {pages} pages RAM
+"
+    )
+}
+
+/// A zone whose free blocks are single pages.
+struct Zone {
+    name: &'static str,
+    free: u64,
+    marks: [u64; 3],
+    size: u64,
+    reserve: &'static str,
+}
+
+impl Zone {
+    fn row(&self) -> String {
+        let Zone { name, free, marks: [min, low, high], size, reserve } = self;
+        format!(
+            "\
+[50.0] Node 0 {name} free:{free}kB boost:0kB min:{min}kB low:{low}kB high:{high}kB reserved_highatomic:0KB free_highatomic:0KB active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending:0kB present:{size}kB managed:{size}kB mlocked:0kB bounce:0kB free_pcp:0kB local_pcp:0kB free_cma:0kB
+[50.0] lowmem_reserve[]: {reserve}
+"
+        )
+    }
+
+    fn blocks(&self) -> String {
+        let Zone { name, free, .. } = self;
+        let (pages, none) = (free / 4, (1..11).map(|order| format!(" 0*{}kB", 4 << order)));
+        let none: String = none.collect();
+        format!("[50.0] Node 0 {name}: {pages}*4kB (UM){none} = {free}kB\n")
+    }
+}
+
+/// The only zone that matters: what is free, of nearly 8 GiB.
+fn normal(free: u64) -> Zone {
+    Zone { name: "Normal", free, marks: [5600, 7000, 8400], size: 7_900_000, reserve: "0 0 0 0" }
+}
+
+const ORDER_0: &str = "gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0";
+/// A failure of the same machine for the same request.
+fn failure(kill: &str, request: &str) -> String {
+    let (_, rest) = kill.split_once('\n').unwrap();
+    format!("[50.0] a: page allocation failure: {request}\n{rest}")
+}
+
+/// Of two zones that are about as large the one with nothing left decides, and not the few pages that the other keeps; and what
+/// those few admit is one request.
+#[test]
+fn a_small_reserve_decides_nothing_beside_a_mark() {
+    let low = || Zone {
+        name: "DMA32",
+        free: 21_400,
+        marks: [5800, 7250, 8700],
+        size: 4_000_000,
+        reserve: "0 0 3934 3934",
+    };
+    let found = only(&kill(ORDER_0, &[low(), Zone { size: 4_000_000, ..normal(5400) }]));
+    let decided = (found.verdict.rule, found.verdict.zone.as_deref());
+    assert_eq!(decided, (Rule::Watermark, Some("Normal")), "{:#?}", found.verdict);
+    let found = only(&kill(ORDER_0, &[low(), Zone { size: 1_000_000, ..normal(5400) }]));
+    let ratio = found.remedies.iter().find(|it| it.change == Change::LowmemReserveRatio).unwrap();
+    assert_eq!(ratio.effect, Effect::HelpsALittle, "{ratio:?}");
+}
+
+/// A zone of an eighth of memory that passes against `min` is not passed over: the last try refused.
+#[test]
+fn a_zone_that_passes_against_min_is_told() {
+    let low = Zone {
+        name: "DMA32",
+        free: 9072,
+        marks: [7076, 8845, 10_614],
+        size: 3_600_000,
+        reserve: "0 0 505 505",
+    };
+    let small = Zone { marks: [1016, 1270, 1524], size: 480_000, ..normal(1380) };
+    let found = only(&kill(ORDER_0, &[low, small]));
+    let decided = (found.verdict.mark, found.verdict.zone.as_deref());
+    assert_eq!(decided, (Mark::High, Some("Normal")), "{:#?}", found.verdict);
+}
+
+/// Some kernels, and some who paste, tell of the kill before what memory had; with the first line, and without.
+#[test]
+fn a_kill_may_stand_in_front_of_what_memory_had() {
+    let killed = "[50.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,task=a,pid=22,uid=0\n\
+                  [50.0] Out of memory: Killed process 22 (a) total-vm:8000000kB, anon-rss:7000000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:3000kB oom_score_adj:0\n";
+    let log = kill(ORDER_0, &[normal(5400)]);
+    let log = log.replace("[50.0] Mem-Info:", &format!("{killed}[50.0] Mem-Info:"));
+    let found = only(&log);
+    assert_eq!(found.verdict.rule, Rule::Watermark, "{found:#?}");
+    assert_eq!(found.report.victim.as_ref().and_then(|victim| victim.anon), Some(7_000_000));
+    let (_, headless) = log.split_once("#5\n").unwrap();
+    let found = only(headless);
+    assert_eq!((found.verdict.answer, first(&found).kind), (Answer::Open, CauseKind::NoSwap));
+    // With other lines between, whose memory it is nobody knows.
+    let others = "[50.0] eth0: link is up\n[50.0] eth0: link is down\n".repeat(3);
+    let apart = headless.replace("[50.0] Mem-Info:", &format!("{others}[50.0] Mem-Info:"));
+    assert!(only(&apart).report.zones.is_empty());
+}
+
+/// Who answers a mail writes within a first line that was broken.
+#[test]
+fn an_answer_within_a_first_line() {
+    let head = "a: page allocation failure: order:1,\nmode:0xcc0(GFP_KERNEL), nodemask=(null),cpuset=/,mems_allowed=0\n";
+    let log = kill(ORDER_0, &[normal(5400)]).replace("[50.0] ", "");
+    let (_, rest) = log.split_once('\n').unwrap();
+    let log = quoted(&format!("{head}{rest}"), "> ");
+    let answer = "order:1,\n\nThat is two pages,\nwhich are asked for often.\n\n";
+    let answered = log.replace("order:1,\n", answer);
+    let (plain, found) = (only(&log), only(&answered));
+    assert_eq!((plain.report.order, &plain.verdict), (Some(1), &found.verdict));
+    let mut reader = Reader::new(answered.as_bytes());
+    assert_eq!(reader.by_ref().count(), 1);
+    assert!(reader.unread().is_empty(), "{:?}", reader.unread());
+}
+
+#[test]
+fn what_is_more_than_all_memory_is_told() {
+    let zones = [Zone { size: 2_000_000, ..normal(1_576_000) }];
+    let found = only(&kill("gfp_mask=0xcc0(GFP_KERNEL), order=20", &zones));
+    assert_eq!(first(&found).kind, CauseKind::TooLarge, "{found:#?}");
+}
+
+/// Counters of CPUs hold back what was taken: with empty lists nothing passes for sure.
+#[test]
+fn empty_lists_pass_nothing() {
+    let log = kill(ORDER_0, &[normal(8000)])
+        .replace("2000*4kB (UM)", "0*4kB")
+        .replace("= 8000kB", "= 0kB")
+        .replace("free_pcp:0kB", "free_pcp:12kB");
+    let found = only(&failure(&log, "order:0, mode:0xa20(GFP_ATOMIC)"));
+    assert_eq!(found.verdict.answer, Answer::Open, "{found:#?}");
+    assert_eq!(found.verdict.depends_on, ["free_pcp"]);
+    assert_eq!(first(&found).kind, CauseKind::EmptyLists);
+}
+
+/// Memory of files could have left: the reserve that is all that is free comes first.
+#[test]
+fn what_could_have_left_stands_behind_a_reserve() {
+    let log = kill(ORDER_0, &[normal(5800)])
+        .replace("1450*4kB (UM)", "1450*4kB (H)")
+        .replace("free_highatomic:0KB", "free_highatomic:5800KB")
+        .replace("reserved_highatomic:0KB", "reserved_highatomic:6144KB")
+        .replace(
+            "inactive_anon:7600000kB active_file:40kB",
+            "inactive_anon:76000kB active_file:7500000kB",
+        );
+    let found = only(&log);
+    assert_eq!(first(&found).kind, CauseKind::Highatomic, "{:#?}", found.causes);
+    assert!(kinds(&found).contains(&CauseKind::Files));
+}
+
+#[test]
+fn page_tables_of_one_process_are_its_own() {
+    let log = kill(ORDER_0, &[normal(5400)]).replace("pagetables:1000\n", "pagetables:1000000\n");
+    let text = |end: &str| {
+        let found = only(&format!("{log}{end}"));
+        let tables = found.causes.iter().find(|cause| cause.kind == CauseKind::PageTables);
+        tables.expect("they fill memory").text.clone()
+    };
+    assert!(text("").contains("many processes"));
+    let killed = "[50.0] Out of memory: Killed process 9 (b) total-vm:9000000000kB, anon-rss:700kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:3900000kB oom_score_adj:0\n";
+    assert!(text(killed).contains("3.7 GiB of them of b (process 9)"), "{}", text(killed));
+}
+
+/// What is slab cannot be moved: it is why blocks are small.
+#[test]
+fn slab_stands_between_free_blocks() {
+    let log = kill(ORDER_0, &[normal(300_000)]).replace(
+        "slab_reclaimable:3000 slab_unreclaimable:30000",
+        "slab_reclaimable:900000 slab_unreclaimable:800000",
+    );
+    let found = only(&failure(&log, "order:6, mode:0xcc0(GFP_KERNEL)"));
+    assert_eq!(found.verdict.rule, Rule::NoBlock);
+    assert_eq!(kinds(&found), [CauseKind::Fragmentation, CauseKind::Slab]);
+}
+
+/// Free pages of CMA in high memory are free for others: the request's flags keep it from there.
+#[test]
+fn what_is_free_for_cma_in_high_memory_is_elsewhere() {
+    let low = Zone { size: 400_000, reserve: "0 0 579 579", ..normal(5400) };
+    let high =
+        Zone { name: "HighMem", marks: [512, 34_024, 48_808], size: 1_500_000, ..normal(553_472) };
+    let log = kill("gfp_mask=0xcc0(GFP_KERNEL), order=0", &[low, high])
+        .replace("138368*4kB (UM)", "138368*4kB (C)");
+    let at = log.rfind("free_cma:0kB").unwrap();
+    let log = format!("{}free_cma:553588kB{}", &log[..at], &log[at + "free_cma:0kB".len()..]);
+    let found = only(&log.replace("inactive_anon:7600000kB", "inactive_anon:20000kB"));
+    let told = (first(&found).kind, first(&found).kib);
+    assert_eq!(told, (CauseKind::Elsewhere, Some(553_472)), "{:#?}", found.causes);
+    // What little anonymous memory the zone has needs no swap.
+    assert!(found.remedies.iter().all(|remedy| remedy.change != Change::Swap));
+}
+
+/// Linux 3.7 to 4.1 tell pages of CMA on a line of their own: that bounds what a row lost.
+#[test]
+fn a_row_without_its_end_has_at_most_the_machines_pages_of_cma() {
+    let log = "\
+[1.0] a: page allocation failure: order:1, mode:0x20
+[1.0] CPU: 0 PID: 61 Comm: a Not tainted 3.12.10 #1
+[1.0] Mem-Info:
+[1.0] active_anon:4889 inactive_anon:13 isolated_anon:0
+[1.0]  free:3286 slab_reclaimable:1090 slab_unreclaimable:915
+[1.0]  free_cma:1982
+[1.0] Normal free:13144kB min:2004kB low:2504kB high:3004kB active_anon:19556kB inactive_anon:52kB active_file:32328kB inactive_file:172784kB unevi
+[1.0] lowmem_reserve[]: 0 0 0
+[1.0] Normal: 2584*4kB (UMC) 217*8kB (C) 67*16kB (C) 0*32kB = 13144kB
+";
+    let found = only(log);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.answer),
+        (Rule::NoBlock, Answer::Refused),
+        "{found:#?}"
+    );
+}
+
+/// Who reads a log writes sizes into its rows, and breaks them.
+#[test]
+fn notes_within_a_row_are_none_of_its_figures() {
+    let log = kill(ORDER_0, &[normal(5400)]);
+    let noted = log
+        .replace(
+            "free_highatomic:0KB active_anon:4000kB",
+            "free_highatomic:0KB\nactive_anon:4000kB(3.9M)",
+        )
+        .replace("inactive_anon:7600000kB", "inactive_anon:7600000kB(7.2G)");
+    assert_ne!(noted, log);
+    let (plain, found) = (only(&log), only(&noted));
+    assert_eq!((found.verdict, found.causes), (plain.verdict, plain.causes));
+}
+
+/// A mapping's report without an MMU follows that of its pages, and names no kernel.
+#[test]
+fn a_mapping_is_of_the_kernel_of_its_pages() {
+    let memory = "\
+[38.0] Normal free:6060kB min:352kB low:440kB high:528kB active_anon:0kB inactive_anon:0kB active_file:0kB inactive_file:0kB unevictable:492kB present:8192kB managed:7928kB mlocked:0kB free_cma:0kB
+[38.0] lowmem_reserve[]: 0 0
+[38.0] Normal: 23*4kB (U) 22*8kB (U) 24*16kB (U) 23*32kB (U) 23*64kB (U) 23*128kB (U) 1*256kB (U) 0*512kB 0*1024kB 0*2048kB 0*4096kB = 6060kB
+";
+    let log = format!(
+        "\
+[38.0] a: page allocation failure: order:6, mode:0xd0
+[38.0] CPU: 0 PID: 67 Comm: a Not tainted 3.19.0 #1
+[38.0] Mem-Info:
+{memory}[38.0] 2048 pages of RAM
+[38.0] nommu: Allocation of length 221184 from process 67 (a) failed
+{memory}"
+    );
+    let found = explained(&log);
+    assert_eq!(found.len(), 2);
+    // One block of the order is free, of which a kernel before 4.4 keeps a part of the mark.
+    assert!(found.iter().all(|one| one.verdict.rule == Rule::NoBlock), "{found:#?}");
+}
+
+/// What fills a group: buffers of its sockets; and what groups below hold, whose kernels count each alone.
+#[test]
+fn what_fills_a_group_is_told() {
+    let head = "[9.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n";
+    let sockets = format!(
+        "{head}[9.0] memory: usage 208204kB, limit 204800kB, failcnt 62\n\
+         [9.0] Memory cgroup stats for /pod:\n[9.0] anon 28139520\n[9.0] file 0\n[9.0] sock 183623680\n"
+    );
+    assert_eq!(kinds(&only(&sockets)), [CauseKind::MemcgLimit, CauseKind::MemcgSockets]);
+    let below = format!(
+        "{head}[9.0] Task in /pod/b killed as a result of limit of /pod\n\
+         [9.0] memory: usage 233472kB, limit 233472kB, failcnt 3028\n\
+         [9.0] Memory cgroup stats for /pod: cache:0KB rss:0KB mapped_file:0KB\n\
+         [9.0] Memory cgroup stats for /pod/a: cache:0KB rss:44KB mapped_file:0KB\n\
+         [9.0] Memory cgroup stats for /pod/b: cache:0KB rss:233428KB mapped_file:0KB\n"
+    );
+    let found = only(&below);
+    assert_eq!(found.report.memcg.as_ref().and_then(|memcg| memcg.anon), Some(233_472));
+    assert!(kinds(&found).contains(&CauseKind::Anonymous));
+}
