@@ -44,6 +44,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
     pub(crate) flags: AllocFlags,
+    /// How many orders have lists of free blocks: those of a row that has its end.
+    lists: Option<usize>,
     /// The nodes that `__GFP_THISNODE` may name; empty without the flag, or where the report tells nothing.
     insisted_on: Vec<u32>,
 }
@@ -68,7 +70,10 @@ impl<'a> Zones<'a> {
         let flags = AllocFlags::under_pressure(gfp, order);
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
-        let mut zones = Zones { report, names, columns, page_kib, gfp, order, flags, insisted_on };
+        let whole = report.zones.iter().filter(|zone| zone.has_all_blocks);
+        let lists = whole.map(|zone| zone.blocks.len()).max();
+        let mut zones =
+            Zones { report, names, columns, page_kib, gfp, order, flags, lists, insisted_on };
         zones.insisted_on = zones.may_be_insisted_on();
         zones
     }
@@ -375,14 +380,9 @@ impl<'a> Zones<'a> {
         }
     }
 
-    /// How many orders have lists of free blocks: those of a row that has its end.
+    /// How many orders have lists of free blocks, if a row tells.
     pub(crate) fn lists(&self) -> Option<usize> {
-        self.report
-            .zones
-            .iter()
-            .filter(|zone| zone.has_all_blocks)
-            .map(|zone| zone.blocks.len())
-            .max()
+        self.lists
     }
 
     /// Whether a zone has a free block of an order on lists of that type. Where types are not printed, any; where the row of
