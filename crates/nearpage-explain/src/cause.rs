@@ -75,6 +75,8 @@ pub enum CauseKind {
     HugePages,
     /// Memory of files, which was not reclaimed.
     Files,
+    /// Memory can be reclaimed, and the request could not wait for it.
+    CannotWait,
     /// Memory that no counter of the report explains.
     Unexplained,
     /// The largest task.
@@ -121,6 +123,7 @@ impl CauseKind {
             CauseKind::Unevictable => "unevictable",
             CauseKind::HugePages => "huge_pages",
             CauseKind::Files => "files",
+            CauseKind::CannotWait => "cannot_wait",
             CauseKind::Unexplained => "unexplained",
             CauseKind::Task => "task",
             CauseKind::Late => "late",

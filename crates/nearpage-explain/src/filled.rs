@@ -23,6 +23,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
+    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
@@ -31,8 +32,8 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if is_fragmented && !is_kill {
         return filled.unmovable().into_iter().collect();
     }
-    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let mut causes: Vec<Cause> = [
+        filled.waiting(by_pages && !can_wait),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -108,7 +109,10 @@ impl Filled<'_> {
     /// A cause, if it is a part of memory that is large enough: so much in a hundred of a kill, a quarter at least of what may
     /// have other reasons.
     fn part(&self, kind: CauseKind, kib: u64, percent: u64, text: String) -> Option<Cause> {
-        self.part_of(self.shown, kind, kib, percent, text)
+        // What nobody counts, such as a balloon's, is not there for others.
+        let unexplained = self.held.unexplained.filter(|_| kind != CauseKind::Unexplained);
+        let there = self.shown.saturating_sub(unexplained.unwrap_or(0));
+        self.part_of(there, kind, kib, percent, text)
     }
 
     fn part_of(
@@ -241,6 +245,17 @@ impl Filled<'_> {
             kib(file.least())
         );
         self.part(CauseKind::Files, file.least(), 10, text).filter(|_| self.is_kill)
+    }
+
+    /// What kswapd could have freed for who cannot wait.
+    fn waiting(&self, cannot_wait: bool) -> Option<Cause> {
+        let held = self.held;
+        let left = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
+        let text = format!(
+            "the request cannot wait: {} of file pages and slab can be reclaimed, and kswapd had not freed enough of it in time",
+            kib(left)
+        );
+        self.part(CauseKind::CannotWait, left, 10, text).filter(|_| cannot_wait && !self.is_kill)
     }
 
     fn huge_pages(&self) -> Option<Cause> {

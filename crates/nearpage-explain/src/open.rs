@@ -597,6 +597,11 @@ impl Open {
         self.part = Part::Who;
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
+            // A paste may have lines twice.
+            Piece::MemcgLimit(Limited::Memory, limit)
+                if memcg.usage.zip(memcg.limit) == Some((limit.usage, limit.limit)) => {}
+            Piece::MemcgPath(task, group)
+                if memcg.path.as_ref() == Some(group) && memcg.task == *task => {}
             Piece::MemcgLimit(Limited::Memory, limit) if memcg.limit.is_none() => {
                 (memcg.usage, memcg.limit) = (Some(limit.usage), Some(limit.limit));
             }
@@ -607,7 +612,7 @@ impl Open {
                     Limited::Swap => &mut memcg.swap,
                     Limited::Kmem => &mut memcg.kmem,
                 };
-                if field.is_some() {
+                if field.is_some_and(|before| before != *limit) {
                     return false;
                 }
                 *field = Some(*limit);

@@ -143,6 +143,10 @@ fn of_zone(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Remed
     let Some(row) = verdict.row(report) else { return Vec::new() };
     let figures = zones.figures(row, verdict.mark);
     let left = left_to_reclaim(held);
+    // A zone that tells of its slab tells all that can be reclaimed there.
+    let in_zone = row.file.plus(row.anon).plus(row.slab_reclaimable).known();
+    let is_alone = report.zones.iter().all(|zone| zones.excluded(zone).is_some() || zone == row);
+    let left = in_zone.filter(|_| is_alone).map_or(left, |most| left.map(|left| left.min(most)));
     let tried = Tried { zones, row, figures, left, anon: held.anon };
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);

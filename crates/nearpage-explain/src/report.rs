@@ -50,6 +50,10 @@ pub struct Mode {
     /// Whether words are missing: there is no parenthesis that ends them.
     #[serde(skip)]
     pub(crate) is_cut: bool,
+    /// Whether the kernel has a flag `__GFP_ATOMIC` (4.4 to 6.3) and the request, which is urgent, has not: SLUB of 4.4 to 4.6
+    /// took it off.
+    #[serde(skip)]
+    pub(crate) lacks_atomic: bool,
 }
 
 fn gfp_words<S: serde::Serializer>(gfp: &Gfp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,6 +106,10 @@ pub struct ZoneRow {
     pub free_pcp: Figure,
     /// Free for CMA.
     pub free_cma: Figure,
+    /// Slab that cannot be reclaimed; kernels up to 4.8 print it here.
+    pub slab_unreclaimable: Figure,
+    /// Slab that can be reclaimed, of the same.
+    pub slab_reclaimable: Figure,
     /// `lowmem_reserve[]`, in pages, by the highest zone that a request could have used.
     pub reserve: Vec<u64>,
     /// Free blocks by order, as far as the row goes.

@@ -80,6 +80,8 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
             "mlocked" => &mut zone.mlocked,
             "free_pcp" => &mut zone.free_pcp,
             "free_cma" => &mut zone.free_cma,
+            "slab_unreclaimable" => &mut zone.slab_unreclaimable,
+            "slab_reclaimable" => &mut zone.slab_reclaimable,
             "active_anon" | "inactive_anon" => {
                 anon.add(kib);
                 continue;

@@ -152,7 +152,12 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
     let report = zones.report;
     let has_zones_of = |row: &NodeRow| report.zones.iter().any(|zone| zone.node == row.node);
     let is_hidden = hidden_pages(report) > 0 && !is_confined;
-    let lacks_node = !report.nodes.iter().all(|row| row.is_empty() || has_zones_of(row));
+    // Zones of nodes outside the cpuset are not printed.
+    let is_outside = |row: &NodeRow| {
+        report.mems_allowed.as_ref().is_some_and(|nodes| !nodes.contains(&row.node))
+    };
+    let may_lack = |row: &NodeRow| row.is_empty() || is_confined && is_outside(row);
+    let lacks_node = !report.nodes.iter().all(|row| may_lack(row) || has_zones_of(row));
     let is_damaged = report.zones.iter().any(|zone| zone.is_damaged || !zone.has_all_blocks);
     // One node refused, and none that is there does.
     let lacks_refusal = zones.is_insisted_on_another();

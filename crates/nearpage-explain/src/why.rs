@@ -46,6 +46,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
+        sought.slab_of_zone(),
         sought.unmanaged(),
         sought.boost().filter(|_| !is_of_urgent),
         sought.late(),
@@ -615,6 +616,25 @@ impl Sought<'_> {
         let boost = Figure::exact(self.zones.boost(row).least());
         let lower = Figures { mark: figures.mark.minus(boost), ..figures };
         self.zones.passes(row, &lower, Side::Worst)
+    }
+
+    /// Slab fills a zone beside others that the request may not use: a driver's, or a cache of its own for such addresses.
+    fn slab_of_zone(&self) -> Option<Cause> {
+        let row =
+            self.row.filter(|_| matches!(self.verdict.rule, Rule::Watermark | Rule::NoBlock))?;
+        let is_other = |zone: &ZoneRow| self.zones.excluded(zone) == Some(Excluded::Kind);
+        let slab = row.slab_unreclaimable.known()?;
+        let managed = row.managed.known().or(row.present.known())?;
+        (slab > managed / 2 && self.report.zones.iter().any(is_other)).then(|| {
+            let text = format!(
+                "{} of the {} of {} of node {} are slab that cannot be reclaimed: a cache whose pages must lie there",
+                kib(slab),
+                kib(managed),
+                row.name,
+                row.node
+            );
+            Cause::new(CauseKind::Slab, slab, text)
+        })
     }
 
     /// Most of what the zones have was never given to the allocator.

@@ -67,7 +67,10 @@ impl<'a> Zones<'a> {
         let by_columns = by_columns.min_by_key(|names| contradictions(report, names, gfp));
         let names = by_columns.or_else(|| BUILT_WITH.iter().find(fits)).unwrap_or(&BUILT_WITH[0]);
         let order = Order(report.order.unwrap_or(0));
-        let flags = AllocFlags::under_pressure(gfp, order);
+        let mut flags = AllocFlags::under_pressure(gfp, order);
+        if report.mode.lacks_atomic {
+            flags = flags - (AllocFlags::NON_BLOCK | AllocFlags::HIGHATOMIC);
+        }
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
         let whole = report.zones.iter().filter(|zone| zone.has_all_blocks);

@@ -965,3 +965,128 @@ fn what_fills_a_group_is_told() {
     assert_eq!(found.report.memcg.as_ref().and_then(|memcg| memcg.anon), Some(233_472));
     assert!(kinds(&found).contains(&CauseKind::Anonymous));
 }
+
+/// From 4.4 to 6.3 who is urgent has a flag for not being able to wait, and SLUB took it off up to 4.6.
+#[test]
+fn an_urgent_request_without_its_flag_gets_half() {
+    let log = kill(ORDER_0, &[Zone { marks: [2868, 3585, 4302], ..normal(1160) }])
+        .replace("6.1.30", "4.6.0")
+        .replace(" boost:0kB", "")
+        .replace(" reserved_highatomic:0KB free_highatomic:0KB", "")
+        .replace("inactive_file:40kB", "inactive_file:4000000kB");
+    let found = |mode: &str| only(&failure(&log, &format!("order:0, mode:{mode}")));
+    let urgent = found("0x2200020(GFP_NOWAIT|__GFP_HIGH|__GFP_NOTRACK)");
+    assert_eq!(urgent.verdict.rule, Rule::Watermark, "{urgent:#?}");
+    assert_eq!(first(&urgent).kind, CauseKind::CannotWait);
+    assert_eq!(found("0x2280020(GFP_ATOMIC|__GFP_NOTRACK)").verdict.rule, Rule::Passes);
+}
+
+/// Nodes outside a cpuset have no zones in a report of it, and none is lost.
+#[test]
+fn nodes_outside_a_cpuset_lack_no_zones() {
+    let log = kill(
+        "gfp_mask=0x24280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), nodemask=0, order=0",
+        &[normal(800_000)],
+    );
+    let log = log
+        .replace("6.1.30", "4.9.0")
+        .replace("[50.0] CPU:", "[50.0] a cpuset=one mems_allowed=0\n[50.0] CPU:");
+    let node = log.lines().find(|line| line.contains("Node 0 active_anon")).unwrap();
+    let other = node.replace("Node 0", "Node 1");
+    let log = log
+        .replace(node, &format!("{node}\n{other}"))
+        .replace("1975000 pages RAM", "3950000 pages RAM");
+    assert!(log.contains("3950000"), "{log}");
+    let found = only(&log);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.answer),
+        (Rule::Passes, Answer::Passes),
+        "{found:#?}"
+    );
+}
+
+/// A bug's summary is a title, as a mail's subject is.
+#[test]
+fn the_summary_of_a_bug_is_none_of_its_reports() {
+    let log = "           Summary: X: page allocation failure: order:8,\n                    mode:0x190dc2(GFP_HIGHUSER|__GFP_NORETRY|__GFP_ZERO|__\n\n";
+    let zones = kill(ORDER_0, &[normal(5400)]);
+    let report = failure(&zones, "order:8, mode:0x190dc2(GFP_HIGHUSER|__GFP_NORETRY|__GFP_ZERO)");
+    assert_eq!(only(&format!("{log}{report}")).verdict, only(&report).verdict);
+}
+
+/// Lines of a group that stand twice are of one report.
+#[test]
+fn lines_of_a_group_that_stand_twice_are_told_once() {
+    let limits = "[9.0] Task in /a killed as a result of limit of /a\n\
+                  [9.0] memory: usage 204800kB, limit 204800kB, failcnt 4563\n\
+                  [9.0] memory+swap: usage 0kB, limit 9007199254740988kB, failcnt 0\n\
+                  [9.0] kmem: usage 7524kB, limit 9007199254740988kB, failcnt 0\n";
+    let head = "[9.0] a invoked oom-killer: gfp_mask=0x24000c0, order=0, oom_score_adj=0\n";
+    let end = "[9.0] Memory cgroup stats for /a: cache:108KB rss:197168KB\n\
+               [9.0] Memory cgroup out of memory: Kill process 22 (a) score 904 or sacrifice child\n\
+               [9.0] Killed process 22 (a) total-vm:390360kB, anon-rss:183712kB, file-rss:1016kB\n";
+    let twice = only(&format!("{head}{limits}{limits}{end}"));
+    let once = only(&format!("{head}{limits}{end}"));
+    assert_eq!(
+        (&twice.report.memcg, &twice.report.victim),
+        (&once.report.memcg, &once.report.victim)
+    );
+    assert_eq!(twice.causes, once.causes);
+}
+
+/// Where a pager cut rows the machine's own lines tell what they had; what a balloon took is not there for others.
+#[test]
+fn rows_that_a_pager_cut_are_judged_by_what_the_machine_tells() {
+    let zones = [
+        Zone {
+            name: "DMA32",
+            free: 64_676,
+            marks: [16_264, 20_330, 24_396],
+            size: 3_000_000,
+            reserve: "0 0 12114 12114",
+        },
+        Zone { marks: [51_248, 64_060, 76_872], size: 12_400_000, ..normal(46_452) },
+    ];
+    let log = kill("gfp_mask=0x6200ca(GFP_HIGHUSER_MOVABLE), order=0", &zones)
+        .replace("6.1.30", "4.18.0")
+        .replace("inactive_anon:7600000kB", "inactive_anon:2900000kB")
+        .replace(" pages RAM", " pages RAM\n[50.0] 1000 pages reserved");
+    // As kernels before 5.5 have them, and cut.
+    let cut: String = log
+        .lines()
+        .map(|line| match (line.find(" boost:"), line.find(" min:")) {
+            (Some(boost), Some(min)) => {
+                let line = format!("{}{}", &line[..boost], &line[min..]);
+                let urgent = line.find(" reserved_highatomic").unwrap();
+                format!("{} active_anon:4000kB inactiv>\n", &line[..urgent])
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let found = only(&cut);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.zone.as_deref()),
+        (Rule::Watermark, Some("Normal")),
+        "{found:#?}"
+    );
+    assert_eq!(
+        kinds(&found)[..2],
+        [CauseKind::Unexplained, CauseKind::NoSwap],
+        "{:#?}",
+        found.causes
+    );
+}
+
+/// A cache of its own fills the zone below 16 MiB: higher marks free nothing there.
+#[test]
+fn slab_fills_a_zone_for_which_others_do_not_stand_in() {
+    let dma = Zone { name: "DMA", free: 64, marks: [64, 80, 96], size: 15_900, reserve: "0 0 0 0" };
+    let log = kill(ORDER_0, &[dma, normal(5_000_000)]).replace("6.1.30", "4.8.0");
+    let at = log.find(" mlocked:").unwrap();
+    let log = format!("{} slab_reclaimable:0kB slab_unreclaimable:15836kB{}", &log[..at], &log[at..])
+        .replacen("active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending", "active_anon:0kB inactive_anon:0kB active_file:0kB inactive_file:0kB unevictable:0kB writepending", 1);
+    let found = only(&failure(&log, "order:0, mode:0x2604001(GFP_NOIO|__GFP_DMA|__GFP_COMP)"));
+    assert_eq!(kinds(&found)[..2], [CauseKind::Elsewhere, CauseKind::Slab], "{:#?}", found.causes);
+    let marks = found.remedies.iter().find(|it| it.change == Change::MinFreeKbytes).unwrap();
+    assert_eq!(marks.effect, Effect::Harmful, "{marks:?}");
+}
