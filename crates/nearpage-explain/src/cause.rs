@@ -31,6 +31,8 @@ pub enum CauseKind {
     WrongMark,
     /// More is asked for in one piece than the zones have.
     TooLarge,
+    /// What a group uses is below zero: a count went wrong in the kernel.
+    WrongCount,
     /// No zone that the flags allow is on a node that may be used.
     NoZone,
     /// Free memory is on nodes that may not be used, or in zones.
@@ -101,6 +103,7 @@ impl CauseKind {
             CauseKind::HiddenPolicy => "hidden_policy",
             CauseKind::WrongMark => "wrong_mark",
             CauseKind::TooLarge => "too_large",
+            CauseKind::WrongCount => "wrong_count",
             CauseKind::NoZone => "no_zone",
             CauseKind::Elsewhere => "elsewhere",
             CauseKind::Cma => "cma",

@@ -349,6 +349,11 @@ impl Open {
             {
                 false
             }
+            Piece::SysrqWork => {
+                let is_own = self.report.kind == Kind::Oom && self.part <= Part::Who;
+                self.report.is_sysrq |= is_own;
+                is_own
+            }
             Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
             Piece::Counters(counters) => self.take_counters(*counters),
             Piece::Node(_) | Piece::Zone(_) | Piece::Reserve(_) | Piece::Numbers(_) => {

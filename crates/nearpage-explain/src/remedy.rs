@@ -206,6 +206,8 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage)).unwrap_or(0);
     let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
     let effect = match is_kernels || memcg.is_unwritten() {
+        // No limit is above what is no number.
+        _ if memcg.usage.is_some_and(|usage| usage >= 1 << 63) => Effect::NoEffect,
         true => Effect::HelpsALittle,
         false => Effect::Helps,
     };

@@ -10,7 +10,7 @@ use crate::held::NoProgress;
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
+use crate::verdict::{Verdict, hidden_pages, is_vmalloc_of_addresses, large_blocks};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
@@ -27,7 +27,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return vec![of_addresses(report, verdict)];
     }
     if verdict.rule == Rule::NoRequest {
-        return of_no_request(zones, verdict);
+        return of_no_request(zones, verdict, held);
     }
     let row = verdict.row(report);
     // What raised the mark tells more than the reserve that it made decide.
@@ -75,7 +75,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
 }
 
 /// A kill for which no request is known.
-fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+fn of_no_request(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
     let group = report.memcg.as_ref();
     let text = match (group.and_then(|memcg| Some((memcg, memcg.usage?))), report.is_sysrq) {
@@ -86,11 +86,12 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
                 kib(usage)
             )
         }
-        (None, true) => "somebody asked for a kill: sysrq f has an order of -1".into(),
+        (None, true) => "somebody asked for a kill (sysrq f): nothing was refused".into(),
         (None, false) => "no request is known, there are no flags: a page fault that got no page before calls the OOM killer so, or a program asked for a kill; what was refused is not in the report".into(),
     };
     let mut causes = vec![Cause::new(CauseKind::NoRequest, None, text)];
-    let gives = verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
+    let gives =
+        !report.is_sysrq && verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
     let free = report.zones.iter().map(|zone| zone.free).sum::<Figure>();
     let free = report.free_pages.map_or(free.least(), |pages| zones.kib(pages));
     if gives && group.is_none() {
@@ -101,8 +102,14 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
         causes.push(Cause::new(CauseKind::Elsewhere, free, text));
     }
     causes.extend(group.into_iter().flat_map(memcg_parts));
+    // How near the end memory was.
+    let is_end = |cause: &Cause| matches!(cause.kind, CauseKind::NoSwap | CauseKind::SwapFull);
+    causes.extend(filled::of(zones, verdict, held).into_iter().filter(is_end));
     causes
 }
+
+/// A usage that none can be, in KiB: those from here on are below zero.
+const NO_USAGE: u64 = 1 << 63;
 
 fn of_memcg(report: &Report) -> Vec<Cause> {
     let Some(memcg) = &report.memcg else {
@@ -117,6 +124,13 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         false => format!("{} of {}", kib(usage), kib(limit)),
     };
     let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
+    if let Some(usage) = memcg.usage.filter(|usage| *usage >= NO_USAGE) {
+        let text = format!(
+            "the usage of {group} is no number of KiB ({usage}, {} below zero): a count went wrong in the kernel, and any charge exceeds any limit",
+            kib(usage.wrapping_neg())
+        );
+        return vec![Cause::new(CauseKind::WrongCount, None, text)];
+    }
     let mut causes = Vec::new();
     causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
         (Reached::MemoryAndSwap, memory, Some(both)) => {
@@ -240,6 +254,17 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
     Cause::new(CauseKind::Addresses, bytes.map(|bytes| bytes / 1024), text)
 }
 
+/// What the kernel says confines the request, and to which nodes.
+fn confines(report: &Report) -> Option<(&'static str, String)> {
+    let (by, nodes) = match report.constraint.as_deref()? {
+        "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &report.nodemask),
+        "CONSTRAINT_CPUSET" => ("a cpuset", &report.mems_allowed),
+        _ => return None,
+    };
+    let told = |nodes: &[u32]| format!("node {}", nearpage_machine::idlist::format(nodes));
+    Some((by, nodes.as_deref().map_or("some nodes".into(), told)))
+}
+
 struct Sought<'a> {
     report: &'a Report,
     verdict: &'a Verdict,
@@ -256,6 +281,12 @@ impl Sought<'_> {
     fn free_elsewhere(&self) -> Option<u64> {
         let shown = self.report.zones.iter().map(|zone| self.zones.pages(zone.free));
         let shown = shown.sum::<Figure>().known()?;
+        // Where all zones are there, the counters are of two instants.
+        let size = self.report.zones.iter().map(|zone| zone.present).sum::<Figure>();
+        let has_all = size.is_exact() && self.report.ram_pages.is_some();
+        if has_all && hidden_pages(self.report) == 0 {
+            return None;
+        }
         let hidden = self.report.free_pages?.saturating_sub(shown);
         // Counters of one instant and of another differ by less.
         (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
@@ -263,19 +294,17 @@ impl Sought<'_> {
 
     /// Where the kernel says that a policy or a cpuset confines the request, and not what is free beyond.
     fn confined(&self) -> Option<Cause> {
-        let (by, nodes) = match self.report.constraint.as_deref()? {
-            "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &self.report.nodemask),
-            "CONSTRAINT_CPUSET" => ("a cpuset", &self.report.mems_allowed),
-            _ => return None,
-        };
+        let (by, nodes) = confines(self.report)?;
         if self.verdict.rule == Rule::NoZone || self.elsewhere().is_some() {
             return None;
         }
-        let nodes = nodes.as_deref().map_or("some nodes".into(), |nodes| {
-            format!("node {}", nearpage_machine::idlist::format(nodes))
-        });
         let hidden = self.verdict.confined_by.as_ref().map_or(0, |by| by.hidden_pages);
+        let all = self.report.free_pages.filter(|_| self.report.zones.is_empty());
         let beyond = match (self.free_elsewhere(), hidden) {
+            _ if all.is_some() => format!(
+                "no zone of it is shown: it has no memory now, or rows were lost; the machine has {} free",
+                self.pages(all.unwrap_or(0))
+            ),
             (Some(free), _) => format!("{} are free on others", self.pages(free)),
             (None, 0) => "what others have the report does not tell".into(),
             (None, pages) => format!(
@@ -646,7 +675,9 @@ impl Sought<'_> {
         };
         let (present, managed) = (sum(|zone| zone.present)?, sum(|zone| zone.managed)?);
         let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
-        (is_refused && managed < present / 2).then(|| {
+        // Old kernels do not count pages of CMA among those that are managed.
+        let is_counted = sum(|zone| zone.free)? <= managed;
+        (is_refused && is_counted && managed < present / 2).then(|| {
             let text = format!(
                 "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree), or is not set up yet",
                 kib(present),

@@ -211,9 +211,12 @@ impl<'a> Zones<'a> {
                 is_whole && self.is_before((3, 8)) == Some(true)
             }
         };
+        // The only zone has all of the machine's.
+        let of_machine = report.free_cma_pages.filter(|_| report.zones.len() == 1);
         match self.pages(zone.free_cma) {
             said if said.is_exact() => said,
             _ if is_before => Figure::exact(0),
+            _ if of_machine.is_some() => of_machine.into(),
             said => said
                 .and(self.pages_of(zone, 'C'))
                 .and(Figure::between(0, report.free_cma_pages.unwrap_or(u64::MAX))),

@@ -1090,3 +1090,55 @@ fn slab_fills_a_zone_for_which_others_do_not_stand_in() {
     let marks = found.remedies.iter().find(|it| it.change == Change::MinFreeKbytes).unwrap();
     assert_eq!(marks.effect, Effect::Harmful, "{marks:?}");
 }
+
+/// Up to 4.x a kill that sysrq f asks for has an order of 0, and is a worker's.
+#[test]
+fn a_worker_of_sysrq_was_refused_nothing() {
+    let log = kill("gfp_mask=0xcc0(GFP_KERNEL), order=0", &[normal(6000)])
+        .replace("[50.0] Mem-Info:", "[50.0] Workqueue: events moom_callback\n[50.0] Mem-Info:");
+    let found = only(&log);
+    assert_eq!(found.verdict.rule, Rule::NoRequest, "{found:#?}");
+    assert_eq!(kinds(&found), [CauseKind::NoRequest, CauseKind::NoSwap]);
+}
+
+/// A count of a group went below zero: a higher limit is no cure.
+#[test]
+fn a_usage_below_zero_is_told() {
+    let log = "\
+[9.0] a invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), order=0, oom_score_adj=0
+[9.0] Task in /web killed as a result of limit of /web
+[9.0] memory: usage 18446744073709537436kB, limit 16777216kB, failcnt 4563
+[9.0] Memory cgroup stats for /web: cache:16KB rss:0KB
+";
+    let found = only(log);
+    assert_eq!(kinds(&found), [CauseKind::WrongCount]);
+    assert!(first(&found).text.contains("13.8 MiB below zero"), "{}", first(&found).text);
+    let limit = found.remedies.iter().find(|it| it.change == Change::MemcgLimit).unwrap();
+    assert_eq!(limit.effect, Effect::NoEffect);
+}
+
+/// A policy of a node whose memory went: the report has no zone, and memory is free elsewhere.
+#[test]
+fn a_policys_node_without_memory_is_told() {
+    let (head, end) = (
+        "gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE|__GFP_COMP|__GFP_ZERO), order=0",
+        "[50.0] oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=2,cpuset=/,mems_allowed=0-2,global_oom,task=a,pid=22,uid=0\n",
+    );
+    let log = kill(head, &[normal(6_400_000)]);
+    let shown = |line: &&str| !line.contains("Node 0") && !line.contains("lowmem_reserve");
+    let lines: Vec<&str> = log.lines().filter(shown).collect();
+    let found = only(&format!("{}\n{end}", lines.join("\n")));
+    assert_eq!((first(&found).kind, found.verdict.answer), (CauseKind::Elsewhere, Answer::Open));
+    let text = &first(&found).text;
+    assert!(
+        text.contains("to node 2: no zone of it is shown") && text.contains("6.1 GiB"),
+        "{text}"
+    );
+}
+
+/// Where all zones are shown, counters of two instants are no memory elsewhere.
+#[test]
+fn counters_of_another_instant_are_no_memory_elsewhere() {
+    let log = kill(ORDER_0, &[normal(5400)]).replace("free:1350 ", "free:7350 ");
+    assert_eq!(first(&only(&log)).kind, CauseKind::NoSwap);
+}
