@@ -455,7 +455,9 @@ impl Sought<'_> {
             && !row.blocks.is_empty()
             && row.blocks.iter().all(|blocks| blocks.count == 0);
         let free = self.zones.pages(row.free).least();
-        (is_empty && free > 0 && self.verdict.answer != Answer::Passes).then(|| {
+        // Where too few are free anyway, it matters to nobody.
+        let by_pages = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
+        (is_empty && free > 0 && !by_pages && self.verdict.answer != Answer::Passes).then(|| {
             let text = format!(
                 "no page is on a free list of {} of node {}: the counter has {}, of which CPUs have yet to take off what they hold back",
                 row.name,
