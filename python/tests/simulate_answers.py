@@ -166,7 +166,7 @@ def main() -> None:
             continue
         found = simulate(shape, given.rounds, seed=given.seed)
         power = "" if found.power is None else f"{found.power:.3f}, {found.of_flips:.3f}"
-        name = f"{shape.name} (none seen in {100 * shape.unseen:.0f} % of samples)" if shape.unseen > 1 / 400 else shape.name
+        name = f"{shape.name} ({100 * shape.unseen:.0f} % of samples without)" if shape.unseen > 1 / 400 else shape.name
         families = " | ".join(f"{share:.3f}" for share in found.families)
         print(f"| {name} | {shape.units} | {found.mean:.3f} | {found.typical:.3f} | {families} | {power} |", flush=True)
 
