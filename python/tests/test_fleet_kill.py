@@ -151,8 +151,9 @@ def test_twins_on_workers_with_threads_are_as_in_one_process(count: int, tmp_pat
     """Many small loads on two workers with four threads each, killed and continued: no figure is another load's."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    recorded = write_tar(shortened(unpacked(MIXED), 2000), tmp_path / "recorded.tar.zst")
+    recorded = write_tar(shortened(unpacked(MIXED), 6000), tmp_path / "recorded.tar.zst")
     bundle = nearpage.Bundle.open(recorded)
+    (tmp_path / "twins").mkdir()
     for at in range(count):
         bundle.twin(tmp_path / "twins" / f"twin {at:03}", seed=at + 1)
     expected = fleet.Store.create(tmp_path / "expected")
@@ -164,8 +165,8 @@ def test_twins_on_workers_with_threads_are_as_in_one_process(count: int, tmp_pat
     fleet.run(fleet.Study.from_text(text), store=expected)
     assert disturbed(tmp_path, store, seed, disasters=2 + count // 50, seconds=120 + 4 * count, text=text, threads=4) > 0
     check(store, expected, text)
-    holds = store.results().column("holds").to_pylist()
-    assert len(holds) == 2 * count and len(set(holds)) > count // 2, "twins differ"
+    figures = {tuple(row.values()) for row in store.results().select(["model", "holds", "operations", "kept_pages_mean"]).to_pylist()}
+    assert len(figures) > count, "twins differ"
 
 
 @pytest.mark.slow
