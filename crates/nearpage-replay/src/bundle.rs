@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use nearpage_bundle::{BundleError, Recording, RecordingKind};
+use nearpage_kcore::State;
 use nearpage_machine::work::Stopped;
 use nearpage_machine::{each_tar_file, open_beneath, shown};
 use nearpage_trace::{TraceError, unpacked};
 
 use crate::error::ReplayError;
+use crate::kernel_state::Moment;
 use crate::packed::Packed;
 use crate::samples::{Sample, parse_samples};
 use crate::watch::Watch;
@@ -19,6 +21,9 @@ const TRACE_NAMES: [&str; 4] = ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2"
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
+
+/// A state of two million blocks has some 20 MB.
+const STATE_BYTES_MAX: u64 = 64 << 20;
 
 /// The bundle that comes along: two nodes under a mixed load, in QEMU.
 const SHIPPED: &[u8] = include_bytes!("../bundles/q612-n2-mixed.tar.zst");
@@ -33,6 +38,8 @@ pub struct Bundle {
     place: Place,
     /// A trace of its own, instead of the bundle's.
     trace: Option<Packed>,
+    /// Whether its state of the kernel is read, if it has one.
+    has_state: bool,
 }
 
 /// Where the long files are.
@@ -98,7 +105,7 @@ impl Bundle {
             let what = "is a recording without a trace".into();
             return Err(ReplayError::incomplete(&name, what, expected));
         }
-        Ok(Bundle { recording, name, place, trace: None })
+        Ok(Bundle { recording, name, place, trace: None, has_state: true })
     }
 
     /// The same bundle with another trace: the text of ftrace's `trace` file, of `trace-cmd report` or of
@@ -121,6 +128,12 @@ impl Bundle {
         let trace = Packed::kept(name.into(), source);
         let trace = trace.map_err(|error| unreadable(Path::new(name), error))?;
         Ok(Bundle { trace: Some(trace), ..self })
+    }
+
+    /// The same bundle without the kernel's own state: what pagesets held at the start is guessed.
+    #[must_use]
+    pub fn without_state(self) -> Bundle {
+        Bundle { has_state: false, ..self }
     }
 
     /// Its name, for messages.
@@ -195,6 +208,32 @@ impl Bundle {
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
     }
 
+    /// The kernel's own state at a moment, if the bundle has it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is damaged; [`ReplayError::Stopped`].
+    pub(crate) fn state(
+        &self,
+        moment: Moment,
+        watch: &Watch<'_>,
+    ) -> Result<Option<State>, ReplayError> {
+        if !self.has_state {
+            return Ok(None);
+        }
+        let read = |name: String, file: &mut dyn Read| {
+            let mut text = Vec::new();
+            let read = file.take(STATE_BYTES_MAX).read_to_end(&mut text);
+            read.map_err(|error| unpack_error(&name, error))?;
+            serde_json::from_slice(&text).map_err(|error| {
+                let what = format!("is no state of a kernel: {error}");
+                ReplayError::incomplete(&name, what, "what nearpage record writes")
+            })
+        };
+        let state = self.with_file(&[moment.file()], |file| watch.aside(file), read);
+        unless_stopped(watch, state)
+    }
+
     /// Calls `f` with the first of some files that the bundle has. `watched` puts the stored file under watch.
     fn with_file<'b, R, W: Read + 'b>(
         &'b self,
@@ -223,7 +262,11 @@ impl Bundle {
         let file = watched(Box::new(archive.reader()));
         let (mut f, mut done) = (Some(f), None);
         let found = each_tar_file(unpacked(file).map_err(broken)?, |path, content| {
-            let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
+            let is_it = |name: &&str| {
+                let folder = path.strip_suffix(name);
+                folder.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+            };
+            let is_wanted = names.iter().any(is_it);
             let Some(f) = f.take_if(|_| is_wanted) else { return Ok(ControlFlow::Continue(())) };
             done = Some(f(format!("{}: {}", self.name, shown(path)), content));
             Ok(ControlFlow::Break(()))

@@ -29,7 +29,7 @@ pub struct Row {
     pub recorded: Option<u64>,
     /// |predicted − recorded| / recorded in percent; `None` without one of them, and if nothing was recorded.
     pub error_percent: Option<f64>,
-    /// The least and the most that any of the starts comes to.
+    /// The least and the most that any of the starts comes to; `None` if the kernel's own state is the start.
     pub start_bound: Option<[u64; 2]>,
 }
 
@@ -43,7 +43,8 @@ impl Row {
         recorded: Option<u64>,
     ) -> Row {
         let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
-        let start_bound = predicted.and_then(bound);
+        // One start alone is no range.
+        let start_bound = predicted.filter(|values| values.len() > 1).and_then(bound);
         let predicted = predicted.and_then(|values| values.first().copied());
         let error = |predicted: u64, recorded: u64| {
             (recorded > 0).then(|| predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)

@@ -285,6 +285,7 @@ impl RecordArgs {
         if let Some(cut) = &recorded.cut {
             terminal::note(format!("the trace is cut off: {cut}"));
         }
+        recorded.lacks.iter().for_each(terminal::note);
     }
 
     /// The result on standard output; if the bundle went there, on standard error.
