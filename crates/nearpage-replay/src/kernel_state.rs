@@ -98,6 +98,9 @@ pub(crate) struct KernelPageset {
     read_ns: [u64; 2],
 }
 
+/// Frames of the longest physical addresses, 52 bits.
+const FRAMES_MOST: i64 = 1 << 40;
+
 /// Lists of the kernel's pagesets that this crate reads: three types of each order from 0 to 3, then one or two of order 9.
 const LISTS_READ: [usize; 2] = [13, 14];
 
@@ -140,6 +143,9 @@ impl KernelState {
             return Err("it has no times: it was not read of a running kernel".into());
         };
         let end = zone.start_pfn.saturating_add(zone.spanned_pages);
+        if end > FRAMES_MOST as u64 {
+            return Err(format!("{place} ends at frame {end}: no machine has so many"));
+        }
         let type_of = |number: &Option<u8>| types.get(usize::from((*number)?)).copied().flatten();
         let mut own = KernelZone {
             first_pageblock: zone.start_pfn >> Order::PAGEBLOCK.0,
@@ -174,7 +180,7 @@ impl KernelState {
             }
         }
         let (counted, _) = zone.counter("NR_FREE_PAGES").unwrap_or((free_pages as i64, 0));
-        own.lead = counted.saturating_sub(free_pages as i64);
+        own.lead = counted.saturating_sub(free_pages as i64).clamp(-FRAMES_MOST, FRAMES_MOST);
         for pageset in &zone.pagesets {
             if !LISTS_READ.contains(&pageset.lists.len()) {
                 let lists = pageset.lists.len();

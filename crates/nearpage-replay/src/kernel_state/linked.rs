@@ -21,22 +21,27 @@ impl<K> Default for Linked<K> {
 impl<K: Copy + Ord> Linked<K> {
     /// Puts a block at the end at which blocks are taken. False if it is in a list already.
     pub(super) fn push_front(&mut self, key: K, pfn: u64) -> bool {
-        self.put(key, pfn, VecDeque::push_front)
+        let Some(number) = self.place(key, pfn) else { return false };
+        self.lists.entry(key).or_default().push_front((pfn, number));
+        true
     }
 
     /// Puts a block at the other end. False if it is in a list already.
     pub(super) fn push_back(&mut self, key: K, pfn: u64) -> bool {
-        self.put(key, pfn, VecDeque::push_back)
+        let Some(number) = self.place(key, pfn) else { return false };
+        self.lists.entry(key).or_default().push_back((pfn, number));
+        true
     }
 
-    fn put(&mut self, key: K, pfn: u64, put: fn(&mut VecDeque<(u64, u64)>, (u64, u64))) -> bool {
+    /// Notes where a block is. Gives its number, if it is in no list.
+    fn place(&mut self, key: K, pfn: u64) -> Option<u64> {
         if self.places.contains_key(&pfn) {
-            return false;
+            return None;
         }
-        self.places.insert(pfn, (key, self.next));
-        put(self.lists.entry(key).or_default(), (pfn, self.next));
+        let number = self.next;
+        self.places.insert(pfn, (key, number));
         self.next += 1;
-        true
+        Some(number)
     }
 
     /// The list that a block begins in.

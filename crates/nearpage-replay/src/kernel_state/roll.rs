@@ -133,11 +133,11 @@ impl<'z> Roll<'z> {
     /// A block leaves the list that it is in: a drain may be of another CPU's.
     fn uncache(&mut self, zone: usize, pfn: Pfn, order: Order, now_ns: u64, missing: IfMissing) {
         match self.state.cached.key_of(pfn.0) {
-            Some((_, cpu, list)) if list_order(list) == order => {
-                if self.is_before(zone, CpuId(cpu), now_ns) {
-                    self.state.cached.remove(pfn.0);
-                    self.state.gap.pages += order.pages().0;
-                }
+            Some((_, cpu, list))
+                if list_order(list) == order && self.is_before(zone, CpuId(cpu), now_ns) =>
+            {
+                self.state.cached.remove(pfn.0);
+                self.state.gap.pages += order.pages().0;
             }
             // All that are read later may have lost it by then.
             _ if missing == IfMissing::Misfit

@@ -20,6 +20,9 @@ pub(super) fn render(report: &Report) -> String {
         explanation(&mut out, subject, lines, report.open_loop);
         return out;
     }
+    if let Some(why) = &report.lacks_state {
+        let _ = writeln!(out, "what pagesets held at the start is guessed: {why}");
+    }
     let _ = writeln!(
         out,
         "\n{:<16} {:<22} {:>10} {:>10} {:>9}  with other starts",
