@@ -22,8 +22,8 @@ const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
 
-/// A state of two million blocks has some 20 MB.
-const STATE_BYTES_MAX: u64 = 64 << 20;
+/// The kernel's own state in a capture.
+const STATE: &str = "kernel.json";
 
 /// The bundle that comes along: two nodes under a mixed load, in QEMU.
 const SHIPPED: &[u8] = include_bytes!("../bundles/q612-n2-mixed.tar.zst");
@@ -212,26 +212,19 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is damaged; [`ReplayError::Stopped`].
-    pub(crate) fn state(
-        &self,
-        moment: Moment,
-        watch: &Watch<'_>,
-    ) -> Result<Option<State>, ReplayError> {
-        if !self.has_state {
-            return Ok(None);
-        }
-        let read = |name: String, file: &mut dyn Read| {
-            let mut text = Vec::new();
-            let read = file.take(STATE_BYTES_MAX).read_to_end(&mut text);
-            read.map_err(|error| unpack_error(&name, error))?;
-            serde_json::from_slice(&text).map_err(|error| {
-                let what = format!("is no state of a kernel: {error}");
-                ReplayError::incomplete(&name, what, "what nearpage record writes")
-            })
-        };
-        let state = self.with_file(&[moment.file()], |file| watch.aside(file), read);
-        unless_stopped(watch, state)
+    /// It is damaged.
+    pub(crate) fn state(&self, moment: Moment) -> Result<Option<State>, ReplayError> {
+        let captures = self.recording.captures.iter();
+        let capture = captures.filter(|_| self.has_state).find(|of| of.name == moment.capture());
+        let Some(capture) = capture else { return Ok(None) };
+        let name = || format!("{}: {}", self.name, moment.file());
+        let text =
+            capture.tree.read(STATE).map_err(|error| unreadable(Path::new(&name()), error))?;
+        let state = text.map(|text| serde_json::from_slice(&text)).transpose();
+        state.map_err(|error| {
+            let what = format!("is no state of a kernel: {error}");
+            ReplayError::incomplete(&name(), what, "what nearpage record writes")
+        })
     }
 
     /// Calls `f` with the first of some files that the bundle has. `watched` puts the stored file under watch.
@@ -262,11 +255,7 @@ impl Bundle {
         let file = watched(Box::new(archive.reader()));
         let (mut f, mut done) = (Some(f), None);
         let found = each_tar_file(unpacked(file).map_err(broken)?, |path, content| {
-            let is_it = |name: &&str| {
-                let folder = path.strip_suffix(name);
-                folder.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
-            };
-            let is_wanted = names.iter().any(is_it);
+            let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
             let Some(f) = f.take_if(|_| is_wanted) else { return Ok(ControlFlow::Continue(())) };
             done = Some(f(format!("{}: {}", self.name, shown(path)), content));
             Ok(ControlFlow::Break(()))

@@ -27,6 +27,14 @@ pub(crate) enum Moment {
 }
 
 impl Moment {
+    /// The capture that has it.
+    pub(crate) fn capture(self) -> &'static str {
+        match self {
+            Moment::Before => "before",
+            Moment::After => "after",
+        }
+    }
+
     /// The file that has it.
     pub(crate) fn file(self) -> &'static str {
         match self {

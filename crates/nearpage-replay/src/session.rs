@@ -117,7 +117,7 @@ fn side_by_side(
         (run, Vec::new())
     });
     let after = match start.state {
-        Some(_) => after(bundle, start, watch)?,
+        Some(_) => after(bundle, start)?,
         None => None,
     };
     let mut session = Session {
@@ -148,13 +148,9 @@ fn side_by_side(
 }
 
 /// The kernel's own state after the load, as it was read.
-fn after<'a>(
-    bundle: &Bundle,
-    start: &'a Start,
-    watch: &Watch<'_>,
-) -> Result<Option<Roll<'a>>, ReplayError> {
+fn after<'a>(bundle: &Bundle, start: &'a Start) -> Result<Option<Roll<'a>>, ReplayError> {
     let zones: Vec<_> = start.zones.iter().map(|zone| (zone.node, zone.kind)).collect();
-    let read = bundle.state(Moment::After, watch)?;
+    let read = bundle.state(Moment::After)?;
     let state = read.and_then(|read| KernelState::of(&read, &zones, &start.map).ok());
     Ok(state.map(|state| Roll::new(Moment::After, state, &start.map)))
 }

@@ -26,7 +26,7 @@ pub(crate) fn known_state(
     if bundle.other_trace().is_some() {
         return Ok(Err("the trace is not the bundle's own".into()));
     }
-    let Some(read) = bundle.state(Moment::Before, &watch)? else {
+    let Some(read) = bundle.state(Moment::Before)? else {
         return Ok(Err(format!("the bundle has no {}", Moment::Before.file())));
     };
     let zones: Vec<_> = start.zones.iter().map(|zone| (zone.node, zone.kind)).collect();
