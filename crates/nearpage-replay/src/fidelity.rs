@@ -164,7 +164,7 @@ pub(crate) fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth)
     let of_zone = |zone: usize| {
         let [hit, miss, _] = truth.numa_changes(&start.zones[zone]);
         let logged = replayed.recorded.allocs[zone] + replayed.outcomes[0].untold_allocs[zone];
-        Some(hit? as i64 + miss? as i64 - logged as i64)
+        Some(hit? as i64 + miss? as i64 - logged as i64 - start.allocs_before(zone))
     };
     (0..start.zones.len()).map(|zone| of_zone(zone).unwrap_or(0)).collect()
 }
@@ -217,7 +217,8 @@ impl Table<'_> {
             let start = self.start;
             let recorded = |zone: usize| {
                 let change = truth.numa_changes(&start.zones[zone])[counter]?;
-                let without_event = if counter == 0 { unlogged[zone] } else { 0 };
+                let before = unlogged[zone] + start.allocs_before(zone);
+                let without_event = if counter == 0 { before } else { 0 };
                 Some(change.saturating_add_signed(-without_event))
             };
             let predicted = |outcome: &Outcome, zone: usize| outcome.numa[zone][counter];

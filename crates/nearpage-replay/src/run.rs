@@ -55,16 +55,16 @@ pub(crate) struct RunCounts {
     pub(crate) frees: u64,
     /// Blocks freed that were allocated before the window, or by something without an event.
     pub(crate) unknown_frees: u64,
-    /// Frees of a block of which the core had none left.
-    pub(crate) lost_frees: u64,
-    /// Frees of a piece of a block.
-    pub(crate) split_frees: u64,
     /// Of those, ones of blocks that the kernel's state has as free: they were allocated without an event.
     pub(crate) untold_takes: u64,
     /// Allocations of blocks that the kernel's state has as in use: they were freed without an event.
     pub(crate) untold_frees: u64,
     /// Blocks that are the very ones that the kernel gave.
     pub(crate) same_frames: u64,
+    /// Frees of a block of which the core had none left.
+    pub(crate) lost_frees: u64,
+    /// Frees of a piece of a block.
+    pub(crate) split_frees: u64,
     /// Allocations of a block that the trace had not freed.
     pub(crate) realloc_of_live: u64,
     /// Allocations that the core refused below its marks. As the kernel gave the block, perhaps after reclaim of its own,

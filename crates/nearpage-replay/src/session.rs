@@ -171,7 +171,7 @@ struct Session<'a, 'm> {
     end: Option<StateEnd>,
 }
 
-impl<'a> Session<'a, '_> {
+impl Session<'_, '_> {
     /// Takes an event up, and explains it if that is asked for.
     fn hear(&mut self, event: &TraceEvent<'_>) {
         self.hear_alone(event);

@@ -56,6 +56,12 @@ impl Start {
         PageCount(self.zones.iter().map(|zone| zone.managed.0).sum())
     }
 
+    /// Allocations of a zone that the kernel counted since `before`, and that came before the window.
+    pub(crate) fn allocs_before(&self, zone: usize) -> i64 {
+        let state = self.state.as_ref();
+        state.and_then(|state| state.gap.allocs.get(zone).copied()).unwrap_or(0)
+    }
+
     /// The same machine with `cpus` CPUs dealt out over the nodes that have any, and `times` as much memory. It keeps the
     /// settings that were recorded, but for `min_free_kbytes`, which boot computes from its memory.
     pub(crate) fn scaled(&self, cpus: u32, times: u32) -> Result<MachineDescription, InputError> {

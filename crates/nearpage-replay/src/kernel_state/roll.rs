@@ -30,10 +30,13 @@ pub struct Gap {
     pub pages: u64,
     /// Blocks that were not where they should be: what was read is not of one moment there.
     pub misfits: u64,
-    /// Allocations meanwhile, by the position of the zone.
+    /// Allocations since the capture `before`, by the position of the zone: no part of the window, but the kernel counts them.
     #[serde(skip)]
-    pub(crate) allocs: Vec<u64>,
+    pub(crate) allocs: Vec<i64>,
 }
+
+/// The marker at which the counters of `before` are read.
+const CAPTURED: &[u8] = b"nearpage: before begin";
 
 /// A state that is brought to the end of its reading.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Roll<'z> {
     map: &'z ZoneMap,
     state: KernelState,
     begun_ns: Option<u64>,
+    /// Whether the capture `before` has begun.
+    is_captured: bool,
 }
 
 impl<'z> Roll<'z> {
@@ -49,7 +54,7 @@ impl<'z> Roll<'z> {
     pub(crate) fn new(moment: Moment, state: KernelState, map: &'z ZoneMap) -> Roll<'z> {
         let mut state = state;
         state.gap.allocs = vec![0; state.zones.len()];
-        Roll { moment, map, state, begun_ns: None }
+        Roll { moment, map, state, begun_ns: None, is_captured: false }
     }
 
     /// Takes the next event of the trace up. Gives the state at the marker that ends the reading.
@@ -65,6 +70,15 @@ impl<'z> Roll<'z> {
                 state.gap.microseconds = event.time_ns.saturating_sub(begun_ns) / 1000;
                 return Some(state);
             }
+        }
+        self.is_captured |=
+            matches!(event.event, Event::Marker(text) if text.starts_with(CAPTURED));
+        if self.is_captured
+            && let Event::Alloc { pfn: Some(pfn), .. } = event.event
+            && let Some(zone) = self.map.zone_of(pfn)
+            && let Some(allocs) = self.state.gap.allocs.get_mut(zone)
+        {
+            *allocs += 1;
         }
         if self.begun_ns.is_some() {
             self.apply(event);
@@ -85,7 +99,6 @@ impl<'z> Roll<'z> {
         self.state.gap.events += 1;
         match event.event {
             Event::Alloc { .. } => {
-                self.state.gap.allocs[zone] += 1;
                 // Blocks that do not come from pagesets are in none.
                 self.uncache(zone, pfn, order, now_ns, IfMissing::Fine);
             }
@@ -296,6 +309,7 @@ mod tests {
             let cpu = CpuId(cpu);
             roll.note(&TraceEvent { offset: 0, comm: b"", pid: 1, cpu, time_ns, event })
         };
+        note(0, 0, Event::Marker(CAPTURED));
         assert_eq!(note(0, 1, Event::Marker(Moment::Before.begin())).map(|_| ()), None);
         for &(cpu, time_ns, event) in events {
             assert!(note(cpu, time_ns, event).is_none());
