@@ -39,7 +39,7 @@ pub struct Bundle {
     /// A trace of its own, instead of the bundle's.
     trace: Option<Packed>,
     /// Whether its state of the kernel is read, if it has one.
-    has_state: bool,
+    reads_state: bool,
 }
 
 /// Where the long files are.
@@ -105,7 +105,7 @@ impl Bundle {
             let what = "is a recording without a trace".into();
             return Err(ReplayError::incomplete(&name, what, expected));
         }
-        Ok(Bundle { recording, name, place, trace: None, has_state: true })
+        Ok(Bundle { recording, name, place, trace: None, reads_state: true })
     }
 
     /// The same bundle with another trace: the text of ftrace's `trace` file, of `trace-cmd report` or of
@@ -133,7 +133,7 @@ impl Bundle {
     /// The same bundle without the kernel's own state: what pagesets held at the start is guessed.
     #[must_use]
     pub fn without_state(self) -> Bundle {
-        Bundle { has_state: false, ..self }
+        Bundle { reads_state: false, ..self }
     }
 
     /// Its name, for messages.
@@ -208,6 +208,11 @@ impl Bundle {
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
     }
 
+    /// Whether its state of the kernel may be read.
+    pub(crate) fn reads_state(&self) -> bool {
+        self.reads_state
+    }
+
     /// The kernel's own state at a moment, if the bundle has it.
     ///
     /// # Errors
@@ -215,7 +220,7 @@ impl Bundle {
     /// It is damaged.
     pub(crate) fn state(&self, moment: Moment) -> Result<Option<State>, ReplayError> {
         let captures = self.recording.captures.iter();
-        let capture = captures.filter(|_| self.has_state).find(|of| of.name == moment.capture());
+        let capture = captures.filter(|_| self.reads_state).find(|of| of.name == moment.capture());
         let Some(capture) = capture else { return Ok(None) };
         let name = || format!("{}: {}", self.name, moment.file());
         let text =

@@ -23,6 +23,9 @@ pub(crate) fn known_state(
     start: &Start,
 ) -> Result<Result<KernelState, String>, ReplayError> {
     let watch = Watch::new(&Unwatched, bundle.pass_bytes(), 1);
+    if !bundle.reads_state() {
+        return Ok(Err(format!("{} is not read, as asked", Moment::Before.file())));
+    }
     if bundle.other_trace().is_some() {
         return Ok(Err("the trace is not the bundle's own".into()));
     }
