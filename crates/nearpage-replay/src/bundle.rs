@@ -16,8 +16,9 @@ use crate::packed::Packed;
 use crate::samples::{Sample, parse_samples};
 use crate::watch::Watch;
 
-/// Names of the trace, plain and packed.
-const TRACE_NAMES: [&str; 4] = ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt"];
+/// Names of the trace: as text, plain and packed, and as trace-cmd and perf keep it.
+const TRACE_NAMES: [&str; 6] =
+    ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt", "trace.dat", "perf.data"];
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
@@ -182,7 +183,8 @@ impl Bundle {
         let done = match &self.trace {
             Some(packed) => read(packed.name().into(), &mut watch.pass(packed.reader())),
             None => self.with_file(&TRACE_NAMES, |file| watch.pass(file), read).and_then(|done| {
-                let expected = "trace.txt, trace.txt.zst, trace.txt.gz or trace.txt.bz2";
+                let expected =
+                    "trace.txt, trace.txt.zst, trace.txt.gz, trace.txt.bz2, trace.dat or perf.data";
                 done.ok_or_else(|| {
                     ReplayError::incomplete(&self.name, "has no trace".into(), expected)
                 })
