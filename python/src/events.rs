@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use arrow_array::builder::{
-    BooleanBuilder, Int32Builder, UInt8Builder, UInt32Builder, UInt64Builder,
+    BooleanBuilder, Int32Builder, Int64Builder, UInt8Builder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::types::Int32Type;
 use arrow_array::{
@@ -74,7 +74,7 @@ fn columns() -> [(&'static str, DataType, bool, &'static str, &'static str); 27]
             "whether the pageblock changed its type",
         ),
         ("lock", DataType::UInt64, false, "address", "or a hash of it"),
-        ("result", DataType::Int32, false, "", "of waiting for a lock: 0, or an error"),
+        ("result", DataType::Int64, false, "", "of waiting for a lock: 0, or an error"),
         ("call_site", text, false, "", "who asked for an object, or gave it back"),
         ("pointer", DataType::UInt64, false, "address", "of an object, or a hash of it"),
         ("bytes_requested", DataType::UInt64, false, "bytes", "that were asked for"),
@@ -171,7 +171,7 @@ struct Batch {
     fragmenting: BooleanBuilder,
     changes: BooleanBuilder,
     locks: UInt64Builder,
-    results: Int32Builder,
+    results: Int64Builder,
     call_sites: Texts,
     pointers: UInt64Builder,
     requested: UInt64Builder,
@@ -194,7 +194,7 @@ struct Fields<'a> {
     wanted_node: Option<u32>,
     percpu_refill: Option<bool>,
     lock: Option<u64>,
-    result: Option<i32>,
+    result: Option<i64>,
     extfrag: Extfrag,
     object: Object<'a>,
 }

@@ -142,3 +142,9 @@ def test_what_holds_data_of_a_store_pickles(bundle: Path, tmp_path: Path) -> Non
         assert again == held or again.url == store.url
     assert pickle.loads(pickle.dumps(zones)).to_dicts() == zones.to_dicts()
     assert pickle.loads(pickle.dumps(store.events(hash))).to_arrow().equals(store.events(hash).to_arrow())
+
+
+def test_tables_of_all_columns_are_dicts_and_pickle(bundle: Path) -> None:
+    [table] = list(nearpage.Bundle.open(bundle).events())
+    rows = table.to_dicts()
+    assert list(rows[0]) == list(COLUMNS) and pickle.loads(pickle.dumps(table)).to_dicts() == rows

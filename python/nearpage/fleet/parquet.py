@@ -58,7 +58,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "fragmenting": pa.bool_(),
     "change_ownership": pa.bool_(),
     "lock": pa.uint64(),
-    "result": pa.int32(),
+    "result": pa.int64(),
     "call_site": _TEXT,
     "pointer": pa.uint64(),
     "bytes_requested": pa.uint64(),
