@@ -160,13 +160,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("words", nargs="*", help="shapes whose names have one of these")
     given = parser.parse_args()
-    print("| shape | units | mean held | typical held | told of 15 | told of 24 | power, of sign-flips |\n|---|---|---|---|---|---|---|")
+    print("| shape | units | mean held | typical held | told of 15 | told of 24 | power |\n|---|---|---|---|---|---|---|")
     for shape in SHAPES:
         if given.words and not any(word in shape.name for word in given.words):
             continue
         found = simulate(shape, given.rounds, seed=given.seed)
-        power = "" if found.power is None else f"{found.power:.3f}, {found.of_flips:.3f}"
-        name = f"{shape.name} ({100 * shape.unseen:.0f} % of samples without)" if shape.unseen > 1 / 400 else shape.name
+        power = "" if found.power is None else f"{found.power:.3f} ({found.of_flips:.3f})"
+        name = f"{shape.name} ({100 * shape.unseen:.0f} % unseen)" if shape.unseen > 1 / 400 else shape.name
         families = " | ".join(f"{share:.3f}" for share in found.families)
         print(f"| {name} | {shape.units} | {found.mean:.3f} | {found.typical:.3f} | {families} | {power} |", flush=True)
 
