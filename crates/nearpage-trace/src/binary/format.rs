@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::flags::Flags;
-use super::source::{Descriptors, Order};
+use super::source::{DESCRIPTOR_BYTES, Descriptors, Order};
 
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
@@ -101,52 +101,41 @@ impl Format {
         descriptors: Descriptors,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let page_of = |pfn: u64| descriptors.of(pfn);
         let number = |name| self.value(name, record, order);
+        // The descriptor and the frame. Kernels to 3.19 have no frame.
+        let block = || match number("pfn") {
+            Some(u64::MAX) => Some((0, 0)),
+            Some(pfn) => Some((descriptors.of(pfn), pfn)),
+            None => number("page").map(|page| (page, frame_of(page))),
+        };
         match self.name.as_str() {
             "mm_page_alloc" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
-                match pfn {
-                    u64::MAX => out.extend_from_slice(b" page=(nil) pfn=0x0"),
-                    pfn => put(out, format_args!(" page={:#x} pfn={pfn:#x}", page_of(pfn))),
-                }
-                put(
-                    out,
-                    format_args!(
-                        " order={order_of} migratetype={} gfp_flags=",
-                        number("migratetype")?
-                    ),
-                );
+                let ((page, pfn), order_of) = (block()?, number("order")?);
+                let migratetype = number("migratetype")?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" migratetype={migratetype} gfp_flags="));
                 self.flags.write(number("gfp_flags")?, out);
             }
-            "mm_page_free" | "mm_page_pcpu_drain" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
+            // The second name is that of kernels up to 3.2, as is that of batches.
+            "mm_page_free" | "mm_page_free_direct" | "mm_page_pcpu_drain" => {
+                let ((page, pfn), order_of) = (block()?, number("order")?);
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
             }
-            "mm_page_free_batched" => {
-                let pfn = number("pfn")?;
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order=0", page_of(pfn)));
+            "mm_page_free_batched" | "mm_pagevec_free" => {
+                let (page, pfn) = block()?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order=0"));
             }
             "mm_page_alloc_zone_locked" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
+                let ((page, pfn), order_of) = (block()?, number("order")?);
                 // Before 6.1 the kernel computes it where it prints: pagesets had single pages.
                 let refill = number("percpu_refill").unwrap_or(u64::from(order_of == 0));
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
-                put(
-                    out,
-                    format_args!(" migratetype={} percpu_refill={refill}", number("migratetype")?),
-                );
+                let migratetype = number("migratetype")?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" migratetype={migratetype} percpu_refill={refill}"));
             }
             "mm_page_alloc_extfrag" => {
-                let pfn = number("pfn")?;
-                put(
-                    out,
-                    format_args!(
-                        " page={:#x} pfn={pfn:#x} alloc_order={}",
-                        page_of(pfn),
-                        number("alloc_order")?
-                    ),
-                );
+                let ((page, pfn), order_of) = (block()?, number("alloc_order")?);
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} alloc_order={order_of}"));
             }
             "kmem_cache_alloc" | "kmem_cache_alloc_node" | "kmalloc" | "kmalloc_node" => {
                 put(out, format_args!(" ptr={:#x}", number("ptr")?));
@@ -179,6 +168,13 @@ impl Format {
         }
         Some(())
     }
+}
+
+/// The frame of a descriptor where x86-64 had them before their place was random. Elsewhere it is a number for the block, and no more.
+fn frame_of(page: u64) -> u64 {
+    const FIRST: u64 = 0xffff_ea00_0000_0000;
+    const FRAMES: u64 = 1 << 40;
+    page.checked_sub(FIRST).unwrap_or(page) / DESCRIPTOR_BYTES % FRAMES
 }
 
 /// `p0` to `p15`.
@@ -220,5 +216,40 @@ impl LineHead<'_> {
         out.extend(comm.map(|byte| if (b' '..0x7f).contains(byte) { *byte } else { b'?' }));
         let (seconds, rest) = (self.time_ns / 1_000_000_000, self.time_ns % 1_000_000_000);
         put(out, format_args!("-{} [{:03}] ..... {seconds}.{rest:09}: ", self.pid, self.cpu));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels to 3.19 keep the descriptor in place of the frame, and those to 3.2 have other names for frees.
+    #[test]
+    fn old_kernels_have_descriptors_in_place_of_frames() {
+        let text = |name: &str, page: u64| {
+            let format = format!(
+                "name: {name}\nID: 7\nformat:\n\
+                 \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+                 \tfield:struct page * page;\toffset:8;\tsize:8;\tsigned:0;\n\
+                 \tfield:unsigned int order;\toffset:16;\tsize:4;\tsigned:0;\n\
+                 \tfield:gfp_t gfp_flags;\toffset:20;\tsize:4;\tsigned:0;\n\
+                 \tfield:int migratetype;\toffset:24;\tsize:4;\tsigned:1;\n\n\
+                 print fmt: \"page=%p\", REC->page\n"
+            );
+            let mut record = vec![7, 0, 0, 0, 0, 0, 0, 0];
+            record.extend(page.to_le_bytes());
+            record.extend([3_u32, 0xcc0, 1].iter().flat_map(|number| number.to_le_bytes()));
+            let mut out = Vec::new();
+            let format = Format::parse(&format).unwrap();
+            assert!(format.write(&record, Order::Little, Descriptors(None), &mut out));
+            String::from_utf8(out).unwrap()
+        };
+        let page = 0xffff_ea00_0000_0000 + 0x1234 * DESCRIPTOR_BYTES;
+        let block = format!(" page={page:#x} pfn=0x1234 order=");
+        assert_eq!(text("mm_page_free_direct", page), format!("mm_page_free_direct:{block}3"));
+        assert_eq!(text("mm_pagevec_free", page), format!("mm_pagevec_free:{block}0"));
+        let allocated = text("mm_page_alloc", page);
+        assert_eq!(allocated, format!("mm_page_alloc:{block}3 migratetype=1 gfp_flags=0xcc0"));
+        assert!(text("mm_page_alloc", 0).contains(" pfn=0x0 "), "it failed");
     }
 }
