@@ -52,17 +52,18 @@
 //!
 //! | modules | own |
 //! |---|---|
-//! | `packed`, `samples`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
+//! | `packed`, `samples`, `source`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
 //! | `zones`, `layout`, `start` | the machine at the moment of `before`; places for its free blocks |
 //! | `strays`, `old_pages`, `guess`, `identity`, `survey` | the first pass: the window, what pagesets held, whether the trace is of this recording |
 //! | `platform`, `machine` | the core in the start state |
 //! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
 //! | `truth`, `fidelity`, `series` | predicted beside recorded |
-//! | `cpus`, `whatif`, `study`, `totals`, `objects` | other rules and machines; slab events |
+//! | `cpus`, `whatif`, `alone`, `study`, `totals`, `objects` | other rules and machines; traces without captures; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `drawing` | a bundle as a timeline for viewers |
 //! | `report`, `sweep`, `replay` | the entry and its results |
+//! | `blame` | what the model does for each call site or task |
 //! | [`rules`] | sets of rules, compared over many bundles |
 //! | [`twin`] | made-up loads on larger machines, after a recorded one |
 //!
@@ -77,6 +78,8 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod alone;
+mod blame;
 mod blocks;
 pub mod bound;
 mod bundle;
@@ -111,6 +114,7 @@ mod series;
 mod session;
 mod share;
 mod signs;
+mod source;
 mod start;
 mod strays;
 mod study;
@@ -126,6 +130,7 @@ mod whatif;
 mod yardstick;
 mod zones;
 
+pub use alone::{Input, LoneFacts, LoneTrace};
 pub use bundle::Bundle;
 pub use cpus::CpuRule;
 pub use error::ReplayError;
@@ -138,7 +143,7 @@ pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf};
 pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
-pub use study::{Ratio, Ratios, Study, StudyAnswer, Then};
+pub use study::{Alone, PlayedMachine, Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;

@@ -127,7 +127,7 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
     for (index, recorded) in start.zones.iter().enumerate() {
         let zone = core.zones()[index];
         if recorded.is_all_free {
-            held.zones.push(HeldZone::default());
+            held.zones.push(HeldZone { is_all_free: true, ..HeldZone::default() });
         } else {
             let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
             let taken = take_all(core, zone);
@@ -324,6 +324,8 @@ pub struct HeldZone {
     blocks: [[Vec<Pfn>; Order::COUNT]; Migratetype::COUNT],
     /// Free pages of the recording for which there was no place.
     pub left_out: u64,
+    /// Whether nothing is known of the start, and all of it was free.
+    is_all_free: bool,
 }
 
 impl HeldZone {
@@ -336,6 +338,20 @@ impl HeldZone {
             }
         }
         None
+    }
+
+    /// The same; of a zone of whose start nothing is known, one that was free until now, and should not have been.
+    pub fn take_or_make(
+        &mut self,
+        core: &Core<'_>,
+        zone: usize,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> Option<Pfn> {
+        if self.is_all_free {
+            return core.take_from_zone(core.zones()[zone].index(), order, migratetype);
+        }
+        self.take(core, order, migratetype)
     }
 
     /// Takes back a block that is allocated, of a pageblock of that type.

@@ -11,6 +11,7 @@ use crate::findings::Findings;
 use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
+use crate::source::Source;
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::ticks;
@@ -98,7 +99,7 @@ impl Window {
 }
 
 impl Survey {
-    /// Looks through a trace.
+    /// Looks through the trace of a bundle.
     ///
     /// # Errors
     ///
@@ -108,13 +109,27 @@ impl Survey {
         start: &Start,
         watch: &Watch<'_>,
     ) -> Result<Survey, ReplayError> {
+        Survey::of_trace(bundle.source(), start, bundle.recording().lost_events, watch)
+    }
+
+    /// Looks through a trace whose recorder tells of so many lost events.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(crate) fn of_trace(
+        source: &Source,
+        start: &Start,
+        recorder_lost_events: u64,
+        watch: &Watch<'_>,
+    ) -> Result<Survey, ReplayError> {
         let mut survey = Survey::default();
         let mut cpus = start.topology.nodes.iter().flat_map(|node| &node.cpus).collect::<Vec<_>>();
         cpus.sort_unstable();
         let mut bases: Vec<u64> = Vec::new();
         let mut first_ns = None;
         let mut window = Window::new(true);
-        bundle.with_trace_text(watch, |name, text| {
+        source.with_trace_text(watch, |name, text| {
             let counts = read_trace::<ReplayError>(name, text, |event| {
                 first_ns.get_or_insert(event.time_ns);
                 let was_open = window.is_open;
@@ -154,9 +169,9 @@ impl Survey {
                 Ok(())
             })?;
             survey.is_whole = !survey.has_window || window.is_over;
-            let losses = [counts.lost_events, counts.lost_lines, bundle.recording().lost_events];
+            let losses = [counts.lost_events, counts.lost_lines, recorder_lost_events];
             survey.has_losses = losses.iter().any(|&count| count > 0);
-            survey.evidence.check_machine(name, counts.bytes, bundle.other_trace().is_none())?;
+            survey.evidence.check_machine(name, counts.bytes, source.kinship())?;
             match survey.is_whole || survey.has_losses {
                 true => Ok(()),
                 false => Err(ReplayError::CutOff { input: name.into(), offset: counts.bytes }),

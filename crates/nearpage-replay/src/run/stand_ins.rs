@@ -157,7 +157,7 @@ impl StandIns {
         {
             return Some(CoreBlock { pfn, order });
         }
-        let pfn = self.held.zones[zone].take(core, order, migratetype)?;
+        let pfn = self.held.zones[zone].take_or_make(core, zone, order, migratetype)?;
         Some(CoreBlock { pfn, order })
     }
 
