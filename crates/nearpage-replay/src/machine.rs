@@ -325,7 +325,7 @@ pub struct HeldZone {
     /// Free pages of the recording for which there was no place.
     pub left_out: u64,
     /// Whether nothing is known of the start, and all of it was free.
-    is_all_free: bool,
+    pub is_all_free: bool,
 }
 
 impl HeldZone {
@@ -338,20 +338,6 @@ impl HeldZone {
             }
         }
         None
-    }
-
-    /// The same; of a zone of whose start nothing is known, one that was free until now, and should not have been.
-    pub fn take_or_make(
-        &mut self,
-        core: &Core<'_>,
-        zone: usize,
-        order: Order,
-        migratetype: Migratetype,
-    ) -> Option<Pfn> {
-        if self.is_all_free {
-            return core.take_from_zone(core.zones()[zone].index(), order, migratetype);
-        }
-        self.take(core, order, migratetype)
     }
 
     /// Takes back a block that is allocated, of a pageblock of that type.

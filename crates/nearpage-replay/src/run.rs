@@ -325,10 +325,13 @@ impl<'m> Run<'m> {
         let (found, block) = self.stand_ins.take(&self.core, pfn, order, origin);
         match found {
             Found::Piece => self.counts.split_frees += 1,
-            Found::Unknown => self.counts.unknown_frees += 1,
+            Found::Unknown | Found::Made => self.counts.unknown_frees += 1,
             Found::Whole | Found::Nowhere => {}
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
+        if let (Found::Made, Some(block)) = (found, block) {
+            self.tally.took(block.pfn, block.order);
+        }
         match block {
             Some(block) => self.free_block(actor, block),
             None => self.counts.lost_frees += 1,

@@ -23,6 +23,7 @@ mod perf_data;
 mod perfetto;
 mod ring;
 mod source;
+mod symbols;
 mod trace_dat;
 
 use std::fs::File;
@@ -107,6 +108,8 @@ pub(super) struct Rings {
     pub tasks: Vec<Vec<u8>>,
     /// Where the descriptor of frame 0 would be, if it is known.
     pub descriptors: Option<u64>,
+    /// The text of `/proc/kallsyms`; empty if there are no call chains.
+    pub symbols: Vec<u8>,
 }
 
 impl Rings {

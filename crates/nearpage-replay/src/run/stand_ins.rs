@@ -46,6 +46,8 @@ pub(crate) enum Found {
     Piece,
     /// It was allocated before the window, or without an event.
     Unknown,
+    /// The same on a machine of whose start nothing is known: one was taken that was free until now.
+    Made,
     /// It is of no zone.
     Nowhere,
 }
@@ -139,6 +141,11 @@ impl StandIns {
             return (Found::Piece, self.split(core, head, pfn, block, order));
         }
         match origin.zone {
+            Some(zone) if self.held.zones[zone].is_all_free => {
+                let zone = core.zones()[zone].index();
+                let made = core.take_from_zone(zone, order, origin.migratetype);
+                (Found::Made, made.map(|pfn| CoreBlock { pfn, order }))
+            }
             Some(zone) => (Found::Unknown, self.unknown(core, zone, order, origin.migratetype)),
             None => (Found::Nowhere, None),
         }
@@ -157,7 +164,7 @@ impl StandIns {
         {
             return Some(CoreBlock { pfn, order });
         }
-        let pfn = self.held.zones[zone].take_or_make(core, zone, order, migratetype)?;
+        let pfn = self.held.zones[zone].take(core, order, migratetype)?;
         Some(CoreBlock { pfn, order })
     }
 

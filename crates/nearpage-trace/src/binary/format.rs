@@ -4,9 +4,13 @@ use std::io::Write;
 
 use super::flags::Flags;
 use super::source::{DESCRIPTOR_BYTES, Descriptors, Order};
+use super::symbols::Symbols;
 
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
+
+/// Functions of a call chain.
+const CALLS_MAX: usize = 1024;
 
 /// An event's format.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +96,32 @@ impl Format {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b":");
         self.write_fields(record, order, descriptors, out).is_some()
+    }
+
+    /// Writes a call chain, a line a function as ftrace does, if the record is one. Functions without a name are left out.
+    pub fn write_chain(
+        &self,
+        record: &[u8],
+        order: Order,
+        long_bytes: u64,
+        symbols: &Symbols,
+        out: &mut Vec<u8>,
+    ) {
+        if self.name != "kernel_stack" {
+            return;
+        }
+        let Some(begin) = self.field("caller").map(|field| field.offset) else { return };
+        let calls = self.value("size", record, order).unwrap_or(0);
+        let calls = usize::try_from(calls).unwrap_or(0).min(CALLS_MAX);
+        let addresses = record.get(begin..).unwrap_or_default();
+        for address in addresses.chunks_exact(long_bytes as usize).take(calls) {
+            let name = order.number(address).and_then(|at| symbols.name(at));
+            if let Some(name) = name {
+                out.extend_from_slice(b" => ");
+                out.extend_from_slice(name);
+                out.push(b'\n');
+            }
+        }
     }
 
     fn write_fields(
@@ -222,6 +252,30 @@ impl LineHead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As Linux 6.18 describes and writes them: as many addresses as the size says.
+    #[test]
+    fn call_chains_are_lines_of_ftrace() {
+        let format = Format::parse(
+            "name: kernel_stack\nID: 4\nformat:\n\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
+        );
+        let format = format.unwrap();
+        let symbols = Symbols::read(b"1000 T get_page\n2000 t allocate_slab\n".to_vec());
+        let chain = |size: u32, calls: &[u64]| {
+            let mut record = vec![0; 8];
+            record.extend(size.to_le_bytes());
+            record.extend([0; 4]);
+            record.extend(calls.iter().flat_map(|call| call.to_le_bytes()));
+            let mut out = Vec::new();
+            format.write_chain(&record, Order::Little, 8, &symbols, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let calls = [0x1010, 0x5, 0x2004, 0x2008];
+        assert_eq!(chain(3, &calls), " => get_page\n => allocate_slab\n");
+        assert_eq!(chain(u32::MAX, &calls), chain(4, &calls), "no more than there are");
+        assert_eq!(chain(4, &[]), "");
+    }
 
     /// Kernels to 3.19 keep the descriptor in place of the frame, and those to 3.2 have other names for frees.
     #[test]

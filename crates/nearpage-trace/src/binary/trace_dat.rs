@@ -13,6 +13,7 @@ use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
 use super::source::{Cursor, Descriptors, Order, Source, damaged};
+use super::symbols::Symbols;
 use super::{MAGIC_BYTES, TRACE_DAT};
 
 /// CPUs of a file.
@@ -106,11 +107,19 @@ impl TraceDat {
 
     /// What was taken from the rings of a running kernel.
     pub fn taken(rings: super::Rings) -> TraceDat {
-        let super::Rings { file, page_bytes, cpus, formats: texts, tasks: names, descriptors } =
-            rings;
+        let super::Rings {
+            file,
+            page_bytes,
+            cpus,
+            formats: texts,
+            tasks: names,
+            descriptors,
+            symbols,
+        } = rings;
         let native = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
         let mut formats = Formats::new(native, size_of::<usize>() as u64);
         formats.descriptors = Descriptors(descriptors);
+        formats.symbols = Symbols::read(symbols);
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
@@ -150,11 +159,11 @@ impl TraceDat {
         skip_headers(&mut cursor)?;
         self.formats.read_ftrace(&mut cursor)?;
         self.formats.read_events(&mut cursor)?;
-        // Symbols, and the texts of trace_printk.
-        for _ in 0..2 {
-            let bytes = cursor.number(4)?;
-            cursor.take(bytes)?;
-        }
+        let bytes = cursor.number(4)?;
+        self.formats.symbols = Symbols::read(cursor.take(bytes)?.to_vec());
+        // The texts of trace_printk.
+        let bytes = cursor.number(4)?;
+        cursor.take(bytes)?;
         let bytes = cursor.number(8)?;
         self.tasks.read(cursor.take(bytes)?);
         let cpus = cursor.number(4)?;
@@ -254,12 +263,16 @@ impl TraceDat {
             match id {
                 0 => return if option.is_at_end() { Ok(0) } else { option.number(8) },
                 3 => self.read_buffer(&mut option, packing)?,
-                17 | 18 | 21 => {
+                17 | 18 | 19 | 21 => {
                     let (content, begin) = self.section(option.number(8)?, packing)?;
                     let mut part = Cursor::new(&content, begin, self.order());
                     match id {
                         17 => self.formats.read_ftrace(&mut part)?,
                         18 => self.formats.read_events(&mut part)?,
+                        19 => {
+                            let bytes = part.number(4)?;
+                            self.formats.symbols = Symbols::read(part.take(bytes)?.to_vec());
+                        }
                         _ => {
                             let bytes = part.number(8)?;
                             self.tasks.read(part.take(bytes)?);
@@ -455,6 +468,7 @@ fn write_record(
     LineHead { comm: tasks.name(pid), pid, cpu, time_ns }.write(out);
     let is_whole = format.write(record, formats.order, formats.descriptors, out);
     out.push(b'\n');
+    format.write_chain(record, formats.order, formats.long_bytes, &formats.symbols, out);
     is_whole.then_some(())
 }
 

@@ -56,8 +56,9 @@ impl SummaryArgs {
 }
 
 const AFTER_HELP: &str = "\
-Call sites need call chains in the text: `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf script`; or ftrace's
-option stacktrace. A site is the first function of the chain that is not the allocator's own. Chains of binary files are not read.
+Call sites need call chains: `nearpage record --stacks`; `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf
+script`; or ftrace's option stacktrace (`trace-cmd record -T`). A site is the first function of the chain that is not the allocator's
+own. A perf.data has no names of functions: its chains are not read.
 
 JSON (--json):
   schema               1
@@ -199,7 +200,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno event has a call chain: perf record -g and perf script, or ftrace's option stacktrace, write them"
+            "\nno event has a call chain: nearpage record --stacks, perf record -g and perf script, or ftrace's option stacktrace write them"
         );
     }
     let _ = writeln!(
