@@ -26,7 +26,7 @@ pub enum Input {
     /// Captures, and a trace between them.
     Bundle(Box<Bundle>),
     /// No more than a trace.
-    Trace(LoneTrace),
+    Trace(Box<LoneTrace>),
 }
 
 impl Input {
@@ -65,7 +65,9 @@ impl Input {
         let is_archive = is_archive(&packed).map_err(|error| unpack_error(packed.name(), error))?;
         Ok(match is_archive {
             true => Input::Bundle(Bundle::archived(packed)?.into()),
-            false => Input::Trace(LoneTrace::of(Source::new(Place::Alone(packed)), observer)?),
+            false => {
+                Input::Trace(LoneTrace::of(Source::new(Place::Alone(packed)), observer)?.into())
+            }
         })
     }
 }
