@@ -215,8 +215,8 @@ typedef struct nearpage_policy_options {
 
 /**
  * Frees about `pages` pages, of `node` if possible, and returns how many it freed. The background thread calls it, and so
- * does a thread whose request finds no memory: it must not allocate from the same memory, and may only try locks that the
- * program holds while it allocates.
+ * does a thread whose request finds no memory: it may only try locks that the program holds while it allocates. What it
+ * allocates itself asks no shrinker: it is there or refused.
  */
 typedef uint64_t (*nearpage_shrink_fn)(void *context, uint32_t node, uint64_t pages);
 

@@ -11,8 +11,8 @@ use crate::error::{Failure, call};
 use crate::memory::{nearpage_memory, the};
 
 /// Frees about `pages` pages, of `node` if possible, and returns how many it freed. The background thread calls it, and so
-/// does a thread whose request finds no memory: it must not allocate from the same memory, and may only try locks that the
-/// program holds while it allocates.
+/// does a thread whose request finds no memory: it may only try locks that the program holds while it allocates. What it
+/// allocates itself asks no shrinker: it is there or refused.
 #[expect(non_camel_case_types, reason = "the name in C")]
 pub type nearpage_shrink_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, node: u32, pages: u64) -> u64>;

@@ -79,7 +79,11 @@ pub(crate) fn begins(message: &str) -> bool {
 
 /// Whether a message has counters of the machine.
 pub(crate) fn is_of_counters(message: &str) -> bool {
-    message.starts_with("free:") || COUNTERS.iter().any(|begin| message.starts_with(begin))
+    // Linux 3.7 to 4.1 have pages of CMA on a line of their own.
+    let is_of_cma = message.starts_with("free_cma:") && !has_unit(&message["free_cma:".len()..]);
+    message.starts_with("free:")
+        || is_of_cma
+        || COUNTERS.iter().any(|begin| message.starts_with(begin))
 }
 
 /// `1310590 pages RAM`.

@@ -15,6 +15,8 @@ pub enum CauseKind {
     MemcgParent,
     /// Most of a group's memory is the kernel's.
     MemcgKernel,
+    /// Most of a group's memory is buffers of its sockets.
+    MemcgSockets,
     /// A cgroup refused an object of a cache; no page was asked for.
     MemcgCache,
     /// A group without a limit, a sysrq, a fault: what was refused, if something was, is not in the report.
@@ -27,6 +29,10 @@ pub enum CauseKind {
     HiddenPolicy,
     /// A mark is more than its zone has.
     WrongMark,
+    /// More is asked for in one piece than the zones have.
+    TooLarge,
+    /// What a group uses is below zero: a count went wrong in the kernel.
+    WrongCount,
     /// No zone that the flags allow is on a node that may be used.
     NoZone,
     /// Free memory is on nodes that may not be used, or in zones.
@@ -37,6 +43,8 @@ pub enum CauseKind {
     Highatomic,
     /// Free pages are kept from requests that could have used a higher zone.
     LowmemReserve,
+    /// Pages are free by their counter, and none is on a list.
+    EmptyLists,
     /// Pages are free, and no block is large enough.
     Fragmentation,
     /// Most of the memory of the zones was never given to the allocator.
@@ -69,6 +77,8 @@ pub enum CauseKind {
     HugePages,
     /// Memory of files, which was not reclaimed.
     Files,
+    /// Memory can be reclaimed, and the request could not wait for it.
+    CannotWait,
     /// Memory that no counter of the report explains.
     Unexplained,
     /// The largest task.
@@ -85,17 +95,21 @@ impl CauseKind {
             CauseKind::MemcgSwapLimit => "memcg_swap_limit",
             CauseKind::MemcgParent => "memcg_parent",
             CauseKind::MemcgKernel => "memcg_kernel",
+            CauseKind::MemcgSockets => "memcg_sockets",
             CauseKind::MemcgCache => "memcg_cache",
             CauseKind::NoRequest => "no_request",
             CauseKind::Addresses => "addresses",
             CauseKind::EmptyArea => "empty_area",
             CauseKind::HiddenPolicy => "hidden_policy",
             CauseKind::WrongMark => "wrong_mark",
+            CauseKind::TooLarge => "too_large",
+            CauseKind::WrongCount => "wrong_count",
             CauseKind::NoZone => "no_zone",
             CauseKind::Elsewhere => "elsewhere",
             CauseKind::Cma => "cma",
             CauseKind::Highatomic => "highatomic",
             CauseKind::LowmemReserve => "lowmem_reserve",
+            CauseKind::EmptyLists => "empty_lists",
             CauseKind::Fragmentation => "fragmentation",
             CauseKind::Unmanaged => "unmanaged",
             CauseKind::Boost => "boost",
@@ -112,6 +126,7 @@ impl CauseKind {
             CauseKind::Unevictable => "unevictable",
             CauseKind::HugePages => "huge_pages",
             CauseKind::Files => "files",
+            CauseKind::CannotWait => "cannot_wait",
             CauseKind::Unexplained => "unexplained",
             CauseKind::Task => "task",
             CauseKind::Late => "late",

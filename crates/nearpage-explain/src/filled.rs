@@ -19,16 +19,21 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
-    if !is_kill && !by_pages && verdict.rule != Rule::Passes {
+    let is_fragmented = verdict.rule == Rule::NoBlock;
+    if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
+    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
     let low = low_kib(report).unwrap_or(shown);
     let filled = Filled { zones, held, shown, low, is_kill };
-    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
+    if is_fragmented && !is_kill {
+        return filled.unmovable().into_iter().collect();
+    }
     let mut causes: Vec<Cause> = [
+        filled.waiting(by_pages && !can_wait),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -104,7 +109,10 @@ impl Filled<'_> {
     /// A cause, if it is a part of memory that is large enough: so much in a hundred of a kill, a quarter at least of what may
     /// have other reasons.
     fn part(&self, kind: CauseKind, kib: u64, percent: u64, text: String) -> Option<Cause> {
-        self.part_of(self.shown, kind, kib, percent, text)
+        // What nobody counts, such as a balloon's, is not there for others.
+        let unexplained = self.held.unexplained.filter(|_| kind != CauseKind::Unexplained);
+        let there = self.shown.saturating_sub(unexplained.unwrap_or(0));
+        self.part_of(there, kind, kib, percent, text)
     }
 
     fn part_of(
@@ -164,11 +172,11 @@ impl Filled<'_> {
         let (kind, swap) = self.swap();
         let cannot_leave = kind != CauseKind::Anonymous;
         let anon = self.held.anon;
-        // Kernels before 2.6.28 do not tell anonymous memory from that of files.
-        if self.is_kill && anon == Figure::UNKNOWN && cannot_leave {
+        // Kernels before 2.6.28 do not tell anonymous memory from that of files; rows can be cut.
+        if self.is_kill && anon.least() == 0 && !anon.is_exact() && cannot_leave {
             let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
             let text = format!("how much memory is anonymous is not told; {swap}");
-            return self.part(kind, swapped, 0, text);
+            return Some(Cause::new(kind, swapped, text));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
         match self.is_kill {
@@ -217,6 +225,18 @@ impl Filled<'_> {
         })
     }
 
+    /// What stands between free blocks.
+    fn unmovable(&self) -> Option<Cause> {
+        let reclaimable = self.held.slab_reclaimable.known()?;
+        let slab = self.held.slab_unreclaimable.known()?.saturating_add(reclaimable);
+        let text = format!(
+            "{} are slab, {} of it reclaimable: its pages cannot be moved, and stand between those that are free",
+            kib(slab),
+            kib(reclaimable)
+        );
+        self.part_of(self.low, CauseKind::Slab, slab, 25, text)
+    }
+
     fn files(&self) -> Option<Cause> {
         let file = self.held.file;
         let text = format!(
@@ -225,6 +245,17 @@ impl Filled<'_> {
             kib(file.least())
         );
         self.part(CauseKind::Files, file.least(), 10, text).filter(|_| self.is_kill)
+    }
+
+    /// What kswapd could have freed for who cannot wait.
+    fn waiting(&self, cannot_wait: bool) -> Option<Cause> {
+        let held = self.held;
+        let left = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
+        let text = format!(
+            "the request cannot wait: {} of file pages and slab can be reclaimed, and kswapd had not freed enough of it in time",
+            kib(left)
+        );
+        self.part(CauseKind::CannotWait, left, 10, text).filter(|_| cannot_wait && !self.is_kill)
     }
 
     fn huge_pages(&self) -> Option<Cause> {
@@ -238,8 +269,21 @@ impl Filled<'_> {
     }
 
     fn page_tables(&self) -> Option<Cause> {
-        self.part_of_machine(CauseKind::PageTables, self.report().page_table_pages, |tables| {
-            format!("{tables} are page tables: many processes map much, each with its own")
+        let report = self.report();
+        let all = report.page_table_pages.map_or(0, |pages| self.zones.kib(pages));
+        let is_most = |tables: u64| tables > all / 2;
+        let of_one = report.victim.as_ref().and_then(|victim| {
+            let tables = victim.pgtables.filter(|tables| is_most(*tables))?;
+            Some(format!(
+                "{} of them of {} (process {}), which maps much and touched it",
+                kib(tables),
+                victim.name,
+                victim.pid
+            ))
+        });
+        let whose = of_one.unwrap_or("many processes map much, each with its own".into());
+        self.part_of_machine(CauseKind::PageTables, report.page_table_pages, |tables| {
+            format!("{tables} are page tables: {whose}")
         })
     }
 

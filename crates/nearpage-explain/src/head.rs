@@ -82,7 +82,8 @@ pub(crate) fn is_cut(message: &str) -> bool {
 
 /// Whether a message is the subject of a mail, or a title: it quotes a first line. Or a program's text that prints one.
 fn is_title(message: &str) -> bool {
-    const TITLES: [&str; 5] = ["Subject:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
+    const TITLES: [&str; 6] =
+        ["Subject:", "Summary:", "Re: ", "Fwd: ", "Thread-Topic:", "#regzbot "];
     let prints = |rest: &str| rest.starts_with(['#', 'd', 'h', 'l', 'p', 's', 'u', 'x']);
     TITLES.iter().any(|title| message.starts_with(title)) || message.split('%').skip(1).any(prints)
 }

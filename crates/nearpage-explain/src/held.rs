@@ -55,6 +55,16 @@ pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
         Some(version) if version < (3, 9) => zone.present,
         _ => zone.managed,
     });
+    // Where rows were cut: what the machine has, if the zones shown are all.
+    let free = of_zones(&|zone| zone.free);
+    let all_free = kib(report.free_pages).known().zip(free.known());
+    let has_all = all_free.is_some_and(|(all, shown)| all.abs_diff(shown) <= all / 16);
+    let machine = report.ram_pages.zip(report.reserved_pages);
+    let machine = machine.map(|(ram, reserved)| zones.kib(ram.saturating_sub(reserved)));
+    let managed = match machine.filter(|_| has_all && !managed.is_exact()) {
+        Some(machine) => Figure::exact(machine),
+        None => managed,
+    };
     let pool = report.hugetlb.map_or(0, |(_, all)| all);
     // These are little where they are not told of.
     let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));

@@ -12,7 +12,7 @@ use crate::rows;
 const TEXT_MOST: usize = 64 << 10;
 
 /// A message that may go on in the next line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) line: u64,
     pub(crate) time: Option<String>,
@@ -44,6 +44,17 @@ impl Message {
             Some(is_whole) => !is_whole && may_follow(&self.text, &next.text),
             None => self.has_prefix || completes_a_head(&self.text, &next.text),
         }
+    }
+
+    /// Whether a message is the rest of this first line, some lines below: who answers writes between them.
+    pub(crate) fn has_rest(&self, rest: &Message, lines: u64) -> bool {
+        let is_rest = rest.text.starts_with("mode:0x") || rest.text.starts_with("gfp_mask=0x");
+        is_rest && rest.quotes == self.quotes && rest.line.saturating_sub(self.line) <= lines
+    }
+
+    /// The two as one.
+    pub(crate) fn with_rest(self, rest: &Message) -> Message {
+        Message { text: format!("{} {}", self.text, rest.text), ..self }
     }
 
     /// Adds a line that goes on from this one. `longest` are the characters of the longest line so far.
@@ -80,7 +91,10 @@ fn begins(message: &str) -> bool {
                 && count.bytes().all(|byte| byte.is_ascii_digit())
     );
     let is_cpuset = message.contains(" cpuset=") && message.contains(" mems_allowed=");
-    anchor::begins(message)
+    // Those of the machine begin with a counter, too, in pages.
+    let first = message.split_whitespace().next().unwrap_or_default();
+    let is_part_of_zone = first.starts_with("active_anon:") && first.contains("kB");
+    (anchor::begins(message) && !is_part_of_zone)
         || head::is_like(message)
         || is_task
         || is_counter

@@ -280,7 +280,9 @@ fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
     }
     let mut unprinted = *figures;
     // The row ends with the pages of CMA, from 3.7 on.
-    if !zone.is_damaged && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
+    // A row that was cut may have had the reserve, of kernels that print it.
+    let may_have_urgent = zone.is_damaged && zones.is_before((5, 5)) != Some(true);
+    if !may_have_urgent && (zones.free_cma(zone).is_exact() || zones.may_use_cma()) {
         unprinted.urgent = Figure::exact(figures.urgent.least());
         unprinted.boost = Figure::exact(figures.boost.most());
     }

@@ -35,6 +35,8 @@ const NO_KSWAPD_3: u64 = 0x40_0000;
 const RECLAIMABLE_4: u64 = 0x10;
 const DIRECT_RECLAIM_4: u64 = 0x40_0000;
 const KSWAPD_RECLAIM_4: u64 = 0x200_0000;
+/// Of kernels that print no words, 4.4 and 4.5.
+const ATOMIC_4: u64 = 0x8_0000;
 
 /// Words that stand for several flags, or for one under an older name.
 const OLDER: [(&str, Gfp); 12] = [
@@ -83,6 +85,14 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
         None if is_cut => mode.bits = None,
         None => mode.gfp = of_bits(bits.unwrap_or(0), version),
     }
+    // Who may not wait is atomic before and after.
+    let has_flag = (Some((4, 4))..Some((6, 4))).contains(&version);
+    let is_atomic = match words {
+        Some(words) => words.split('|').any(|word| word.trim().ends_with("GFP_ATOMIC")),
+        None => bits.is_some_and(|bits| bits & ATOMIC_4 != 0),
+    };
+    let is_urgent = mode.gfp.contains(Gfp::HIGH) && !mode.gfp.contains(Gfp::DIRECT_RECLAIM);
+    mode.lacks_atomic = has_flag && is_urgent && !is_atomic && !is_cut;
     Some(mode)
 }
 

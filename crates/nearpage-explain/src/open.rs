@@ -36,6 +36,9 @@ enum Part {
     Victim,
 }
 
+/// Lines over which a mail breaks one of a kill.
+const WRAP_MOST: u64 = 4;
+
 /// A report of which lines may still come.
 #[derive(Debug)]
 pub(crate) struct Open {
@@ -169,6 +172,11 @@ impl Open {
         }
     }
 
+    /// Whether it is of a mapping without an MMU, of that process.
+    pub(crate) fn is_mapping_of(&self, pid: Option<u32>) -> bool {
+        self.report.length.is_some() && pid.is_some() && self.report.pid == pid
+    }
+
     /// Whether a mapping wants pages in a row, without an MMU.
     pub(crate) fn wants_length(&self) -> bool {
         self.report.length.is_some()
@@ -268,6 +276,11 @@ impl Open {
         if is_others && !matches!(piece, Piece::Killed(..)) {
             return false;
         }
+        // Some kernels, and some who paste, have the kill in front of what memory had.
+        let is_next = line.saturating_sub(self.report.last_line) <= WRAP_MOST;
+        if *piece == Piece::MemInfo && self.has_no_memory() && is_next {
+            self.part = Part::Who;
+        }
         let taken = self.take_own(piece);
         if taken {
             self.report.last_line = line;
@@ -306,6 +319,13 @@ impl Open {
         self.report.is_mixed = true;
     }
 
+    /// Whether it is a kill of which all came but what memory had.
+    fn has_no_memory(&self) -> bool {
+        let report = &self.report;
+        let has_none = report.zones.is_empty() && report.nodes.is_empty();
+        self.part >= Part::Reason && has_none && report.free_pages.is_none()
+    }
+
     fn reach(&mut self, part: Part) -> bool {
         let may = part >= self.part;
         if may {
@@ -328,6 +348,11 @@ impl Open {
                 if self.report.lacks_head && self.report.memcg.is_some() =>
             {
                 false
+            }
+            Piece::SysrqWork => {
+                let is_own = self.report.kind == Kind::Oom && self.part <= Part::Who;
+                self.report.is_sysrq |= is_own;
+                is_own
             }
             Piece::MemInfo => self.part < Part::Memory && self.reach(Part::Memory),
             Piece::Counters(counters) => self.take_counters(*counters),
@@ -577,6 +602,11 @@ impl Open {
         self.part = Part::Who;
         let memcg = self.report.memcg.get_or_insert_with(Memcg::default);
         match piece {
+            // A paste may have lines twice.
+            Piece::MemcgLimit(Limited::Memory, limit)
+                if memcg.usage.zip(memcg.limit) == Some((limit.usage, limit.limit)) => {}
+            Piece::MemcgPath(task, group)
+                if memcg.path.as_ref() == Some(group) && memcg.task == *task => {}
             Piece::MemcgLimit(Limited::Memory, limit) if memcg.limit.is_none() => {
                 (memcg.usage, memcg.limit) = (Some(limit.usage), Some(limit.limit));
             }
@@ -587,7 +617,7 @@ impl Open {
                     Limited::Swap => &mut memcg.swap,
                     Limited::Kmem => &mut memcg.kmem,
                 };
-                if field.is_some() {
+                if field.is_some_and(|before| before != *limit) {
                     return false;
                 }
                 *field = Some(*limit);
@@ -600,7 +630,12 @@ impl Open {
                 if let (Some(below), Some(path)) = (group.as_ref(), memcg.path.as_ref())
                     && self.is_in_stats
                 {
-                    return below.starts_with(path.as_str());
+                    let rest = below.strip_prefix(path.trim_end_matches('/'));
+                    // Each counts what is its own.
+                    if rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/')) {
+                        counters.iter().for_each(|(name, kib)| memcg.add(name, *kib));
+                    }
+                    return rest.is_some();
                 }
                 self.is_in_stats = true;
                 if memcg.path.is_none() {

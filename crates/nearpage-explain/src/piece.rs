@@ -47,6 +47,8 @@ pub(crate) struct Counters {
 /// A line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
+    /// `Workqueue: events moom_callback`: sysrq f asks a worker for a kill.
+    SysrqWork,
     Header(Box<Header>),
     /// Cpuset and its nodes; they stand in the header of newer kernels.
     Cpuset(String, Option<Vec<u32>>),
@@ -265,6 +267,9 @@ fn of_process(message: &str) -> Option<Piece> {
 }
 
 fn of_kill(message: &str) -> Option<Piece> {
+    if message.starts_with("Workqueue: ") && message.ends_with("moom_callback") {
+        return Some(Piece::SysrqWork);
+    }
     if message.starts_with("Kernel panic - not syncing: Out of memory")
         || message.starts_with("Out of memory and no killable processes")
         || message.starts_with("Kernel panic - not syncing: System is deadlocked on memory")
@@ -337,7 +342,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 14] = [
+    const COUNTERS: [&str; 16] = [
         "anon",
         "cache",
         "dirty",
@@ -351,6 +356,8 @@ fn of_memcg(message: &str) -> Option<Piece> {
         "rss",
         "shmem",
         "slab",
+        "sock",
+        "vmalloc",
         "writeback",
     ];
     let (name, bytes) = message.split_once(' ').filter(|(name, _)| COUNTERS.contains(name))?;

@@ -27,6 +27,8 @@ const TEXT_BYTES: u64 = 4 << 10;
 const OPEN_MOST: usize = 16;
 /// Lines of others that may stand within a report, such as the table of tasks of a large machine.
 const GAP_MOST: u64 = 400;
+/// Lines of an answer within a first line.
+const TORN_MOST: u64 = 64;
 
 /// Reports that cannot be read of which a reader tells.
 pub const UNREAD_MOST: usize = 64;
@@ -118,6 +120,8 @@ pub struct Reader<R> {
     /// What ended the reading, until the reports before it are told.
     failure: Option<ReadError>,
     kernel: Option<String>,
+    /// The process of the last report that names its kernel, and that.
+    named: Option<(Option<u32>, String)>,
     has_ended: bool,
     /// Whether `journalctl -o export` wrote it.
     is_export: bool,
@@ -125,6 +129,8 @@ pub struct Reader<R> {
     broken_node: Option<String>,
     /// What vmalloc lacked, if the line before says it.
     area: Option<String>,
+    /// The beginning of a first line behind which somebody answers.
+    torn: Option<Message>,
     transport: Transport,
     /// Of lines as they came, and of those that were within something else.
     numbers: [Numbers; 2],
@@ -167,10 +173,12 @@ impl<R: BufRead> Reader<R> {
             closed: VecDeque::new(),
             failure: None,
             kernel: None,
+            named: None,
             has_ended: false,
             is_export: false,
             broken_node: None,
             area: None,
+            torn: None,
             transport: Transport::default(),
             numbers: Default::default(),
             shape: None,
@@ -433,6 +441,15 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn take_whole(&mut self, message: &Message) {
+        let answered;
+        let message = match self.torn.take_if(|torn| torn.has_rest(message, TORN_MOST)) {
+            Some(torn) => {
+                self.unread.retain(|unread| unread.line != torn.line);
+                answered = torn.with_rest(message);
+                &answered
+            }
+            None => message,
+        };
         let number = message.line;
         let mut line = Line {
             time: message.time.as_deref(),
@@ -517,7 +534,7 @@ impl<R: BufRead> Reader<R> {
         if is_taken {
             return;
         }
-        self.note_unread(&piece, line.message, number);
+        self.note_unread(&piece, message);
         // Another process, or another kernel: what comes now is not of those that told theirs.
         self.close_where(|open| open.quotes == message.quotes && open.is_over(&piece, caller));
         // What belongs to no report ends those that have all they need.
@@ -561,13 +578,15 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Notes a report that is seen and cannot be read.
-    fn note_unread(&mut self, piece: &Piece, message: &str, number: u64) {
+    fn note_unread(&mut self, piece: &Piece, message: &Message) {
+        let number = message.line;
         let why = match piece {
             // At its end it may have the nodes of the cpuset.
-            Piece::Other | Piece::Cpuset(..) if head::is_like(message) => {
+            Piece::Other | Piece::Cpuset(..) if head::is_like(&message.text) => {
+                self.torn = Some(message.clone());
                 "it begins as a report does, and its flags are missing or damaged"
             }
-            Piece::Other if head::is_cut(message) => {
+            Piece::Other if head::is_cut(&message.text) => {
                 "its first line was cut, its flags are missing"
             }
             Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {
@@ -613,7 +632,7 @@ impl<R: BufRead> Reader<R> {
         self.close_where(|open| open.is_complete() || open.lacks_head());
         if self.open.len() == OPEN_MOST {
             let oldest = self.open.remove(0);
-            self.closed.push_back(oldest.close(self.kernel.as_deref()));
+            self.close(oldest);
         }
         self.open.push(open);
     }
@@ -629,12 +648,23 @@ impl<R: BufRead> Reader<R> {
         self.close_where(|_| true);
     }
 
+    fn close(&mut self, open: Open) {
+        // Without an MMU a mapping's report has no line of the kernel's version: that of its pages, before it, has.
+        let named = self.named.as_ref().filter(|(pid, _)| open.is_mapping_of(*pid));
+        let kernel = named.map(|(_, kernel)| kernel).or(self.kernel.as_ref());
+        let report = open.close(kernel.map(String::as_str));
+        if let Some(kernel) = &report.kernel {
+            self.named = Some((report.pid, kernel.clone()));
+        }
+        self.closed.push_back(report);
+    }
+
     fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
         let mut at = 0;
         while at < self.open.len() {
             if is_over(&self.open[at]) {
                 let open = self.open.remove(at);
-                self.closed.push_back(open.close(self.kernel.as_deref()));
+                self.close(open);
             } else {
                 at += 1;
             }

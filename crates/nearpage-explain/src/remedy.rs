@@ -143,7 +143,11 @@ fn of_zone(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Remed
     let Some(row) = verdict.row(report) else { return Vec::new() };
     let figures = zones.figures(row, verdict.mark);
     let left = left_to_reclaim(held);
-    let tried = Tried { zones, row, figures, left };
+    // A zone that tells of its slab tells all that can be reclaimed there.
+    let in_zone = row.file.plus(row.anon).plus(row.slab_reclaimable).known();
+    let is_alone = report.zones.iter().all(|zone| zones.excluded(zone).is_some() || zone == row);
+    let left = in_zone.filter(|_| is_alone).map_or(left, |most| left.map(|left| left.min(most)));
+    let tried = Tried { zones, row, figures, left, anon: held.anon };
     let by_pages =
         matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
     let changes = match by_pages {
@@ -202,6 +206,8 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage)).unwrap_or(0);
     let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
     let effect = match is_kernels || memcg.is_unwritten() {
+        // No limit is above what is no number.
+        _ if memcg.usage.is_some_and(|usage| usage >= 1 << 63) => Effect::NoEffect,
         true => Effect::HelpsALittle,
         false => Effect::Helps,
     };
@@ -271,6 +277,8 @@ pub(crate) struct Tried<'a> {
     pub(crate) figures: Figures,
     /// KiB that reclaim could still free.
     pub(crate) left: Option<u64>,
+    /// Anonymous memory in zones that the request may use.
+    anon: Figure,
 }
 
 impl Tried<'_> {
@@ -364,8 +372,7 @@ impl Tried<'_> {
     fn swap(&self) -> Option<Remedy> {
         let report = self.zones.report;
         let (free, total) = report.swap_free.zip(report.swap_total)?;
-        let anon = report.nodes.iter().map(|node| node.anon).sum::<Figure>();
-        let anon = anon.known().filter(|anon| *anon >= 64 << 10)?;
+        let anon = self.anon.known().filter(|anon| *anon >= 64 << 10)?;
         let change = Change::Swap;
         if !self.is_kill() {
             return None;
@@ -442,12 +449,18 @@ impl Tried<'_> {
         let reserve = self.figures.reserve.known().filter(|&reserve| reserve > 0)?;
         let effect = self.passes(|check| WatermarkCheck { reserve: PageCount(0), ..check });
         let amount = self.zones.kib(reserve);
-        let text = format!(
+        let mut text = format!(
             "without the {} that {} keeps from requests that could use {}",
             kib(amount),
             self.row.name,
             self.zones.highest_name()
         );
+        // What the load takes next is not there.
+        let is_little = self.is_kill() && effect == Effect::Helps && self.anon.least() / 4 > amount;
+        let effect = if is_little { Effect::HelpsALittle } else { effect };
+        if is_little {
+            text += &format!(", this one request passes; {}", self.wanted());
+        }
         Some(Remedy { change: Change::LowmemReserveRatio, effect, amount: Some(amount), text })
     }
 

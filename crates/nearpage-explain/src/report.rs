@@ -50,6 +50,10 @@ pub struct Mode {
     /// Whether words are missing: there is no parenthesis that ends them.
     #[serde(skip)]
     pub(crate) is_cut: bool,
+    /// Whether the kernel has a flag `__GFP_ATOMIC` (4.4 to 6.3) and the request, which is urgent, has not: SLUB of 4.4 to 4.6
+    /// took it off.
+    #[serde(skip)]
+    pub(crate) lacks_atomic: bool,
 }
 
 fn gfp_words<S: serde::Serializer>(gfp: &Gfp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,6 +106,10 @@ pub struct ZoneRow {
     pub free_pcp: Figure,
     /// Free for CMA.
     pub free_cma: Figure,
+    /// Slab that cannot be reclaimed; kernels up to 4.8 print it here.
+    pub slab_unreclaimable: Figure,
+    /// Slab that can be reclaimed, of the same.
+    pub slab_reclaimable: Figure,
     /// `lowmem_reserve[]`, in pages, by the highest zone that a request could have used.
     pub reserve: Vec<u64>,
     /// Free blocks by order, as far as the row goes.
@@ -215,6 +223,8 @@ pub struct Memcg {
     pub writeback: Option<u64>,
     /// Its shared memory and tmpfs; a part of what is of files.
     pub shmem: Option<u64>,
+    /// Buffers of its sockets.
+    pub sockets: Option<u64>,
     /// What the kernel keeps for it: slab, stacks, page tables.
     pub kernel: Option<u64>,
     /// The parts of that.
@@ -223,7 +233,7 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Adds a counter of `Memory cgroup stats`, by its name there.
+    /// Adds a counter of `Memory cgroup stats`, by its name there: of the group, or of one below.
     pub(crate) fn add(&mut self, name: &str, kib: u64) {
         let field = match name {
             "anon" | "rss" => &mut self.anon,
@@ -231,19 +241,20 @@ impl Memcg {
             "shmem" => &mut self.shmem,
             "file_dirty" | "dirty" => &mut self.dirty,
             "file_writeback" | "writeback" => &mut self.writeback,
+            "sock" => &mut self.sockets,
             // `kernel` is the sum of the others, from 5.18 on.
             "kernel" => {
                 self.kernel = self.kernel.max(Some(kib));
                 return;
             }
-            "kernel_stack" | "pagetables" | "percpu" | "slab" => {
+            "kernel_stack" | "pagetables" | "percpu" | "slab" | "vmalloc" => {
                 self.kernel_parts = self.kernel_parts.saturating_add(kib);
                 self.kernel = self.kernel.max(Some(self.kernel_parts));
                 return;
             }
             _ => return,
         };
-        *field = Some(kib);
+        *field = Some(field.unwrap_or(0).saturating_add(kib));
     }
 
     /// The limit that is reached.

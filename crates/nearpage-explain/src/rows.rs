@@ -80,6 +80,8 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
             "mlocked" => &mut zone.mlocked,
             "free_pcp" => &mut zone.free_pcp,
             "free_cma" => &mut zone.free_cma,
+            "slab_unreclaimable" => &mut zone.slab_unreclaimable,
+            "slab_reclaimable" => &mut zone.slab_reclaimable,
             "active_anon" | "inactive_anon" => {
                 anon.add(kib);
                 continue;
@@ -123,7 +125,7 @@ impl Sum {
 
 /// Whether the last word of a row of figures is a part of one: `mana`, `present:1`.
 fn breaks_off(rest: &str) -> bool {
-    let last = rest.split_whitespace().next_back().unwrap_or_default();
+    let last = without_note(rest.split_whitespace().next_back().unwrap_or_default());
     let is_figure = last.ends_with("kB") || last.ends_with("KB");
     !is_figure
         && !rest.ends_with("all_unreclaimable? yes")
@@ -175,10 +177,17 @@ fn node_fields(node: u32, text: &str) -> NodeRow {
     }
 }
 
+/// `2643608kB` of `2643608kB(2.5G)`: who reads a log writes sizes into it.
+fn without_note(word: &str) -> &str {
+    let (value, note) = word.split_once('(').unwrap_or((word, ")"));
+    if note.ends_with(')') { value } else { word }
+}
+
 /// `key:12kB` of a text, whatever else is in it: `key` and `12`.
 fn fields(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once(':')?;
+        let value = without_note(value);
         Some((key, value.strip_suffix("kB").or_else(|| value.strip_suffix("KB"))?))
     })
 }

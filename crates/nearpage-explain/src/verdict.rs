@@ -152,7 +152,12 @@ fn lost(zones: &Zones<'_>, is_confined: bool) -> Option<&'static str> {
     let report = zones.report;
     let has_zones_of = |row: &NodeRow| report.zones.iter().any(|zone| zone.node == row.node);
     let is_hidden = hidden_pages(report) > 0 && !is_confined;
-    let lacks_node = !report.nodes.iter().all(|row| row.is_empty() || has_zones_of(row));
+    // Zones of nodes outside the cpuset are not printed.
+    let is_outside = |row: &NodeRow| {
+        report.mems_allowed.as_ref().is_some_and(|nodes| !nodes.contains(&row.node))
+    };
+    let may_lack = |row: &NodeRow| row.is_empty() || is_confined && is_outside(row);
+    let lacks_node = !report.nodes.iter().all(|row| may_lack(row) || has_zones_of(row));
     let is_damaged = report.zones.iter().any(|zone| zone.is_damaged || !zone.has_all_blocks);
     // One node refused, and none that is there does.
     let lacks_refusal = zones.is_insisted_on_another();
@@ -286,12 +291,13 @@ pub(crate) fn is_asked(report: &Report) -> bool {
 /// The zone that decides, and the mark that it decides by. Small ones, such as the 16 MiB below the addresses of old devices,
 /// refuse nearly everything nearly always: what has less than an eighth of the memory that could be asked is passed over.
 fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
-    let asked = || judged.iter().filter(|zone| zone.excluded.is_none());
+    let sizes = &Sizes::new(judged);
+    let asked = || asked(judged);
     let is_refused_last = |zone: &ZoneVerdict| {
         zone.at_high.as_ref().is_some_and(|at_high| at_high.answer == Answer::Refused)
     };
     let gives = |answer| asked().find(move |zone| zone.at_min.answer == answer);
-    let may_give = gives(Answer::Passes).or_else(|| open(judged));
+    let may_give = gives(Answer::Passes).or_else(|| open(sizes));
     // Of rows that were cut the last try may have refused all.
     let is_open_last = |zone: &ZoneVerdict| {
         let is_open = |at_high: &Judgement| at_high.answer == Answer::Open;
@@ -306,11 +312,18 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
         None => Mark::Min,
     };
     let rule = |zone: &ZoneVerdict| zone.at(mark).rule;
-    let large = || asked().filter(|zone| is_large(judged, zone));
-    let by_size = |zone: &&ZoneVerdict| size(judged, zone);
+    let large = || sizes.large();
+    let by_size = |zone: &&ZoneVerdict| sizes.of(zone);
     // What passes against `min` tells more than what is refused by both marks.
-    let passing =
-        large().rev().filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
+    let is_first = |zone: &ZoneVerdict| {
+        asked().find(|other| other.node == zone.node).is_some_and(|first| first == zone)
+    };
+    let may_pass =
+        |zone: &&ZoneVerdict| sizes.is_large(zone) || sizes.has_part(zone, 16) && is_first(zone);
+    let passing = asked()
+        .rev()
+        .filter(may_pass)
+        .filter(|zone| mark == Mark::High && zone.at_min.answer != Answer::Refused);
     // Whichever rule refused in a large one that was cut, another may have decided.
     let unknown = large().filter(|zone| zone.is_damaged && rule(zone) == Rule::Unknown);
     if let Some(zone) = unknown.max_by_key(by_size) {
@@ -323,40 +336,76 @@ fn decisive(judged: &[ZoneVerdict]) -> (Mark, Option<&ZoneVerdict>) {
         rule(zone) != Rule::LowmemReserve || zone.reserve.least() > zone.at(mark).mark.most()
     };
     let largest = || large().rev().filter(by_reserve).max_by_key(by_size);
-    let zone = passing.max_by_key(by_size).or(blocked).or_else(largest);
+    // Of two that are about as large the one that has nothing left tells more than one with a small reserve.
+    let by_mark = || {
+        let by_mark = large().filter(|zone| rule(zone) == Rule::Watermark).max_by_key(by_size)?;
+        let largest = large().max_by_key(by_size)?;
+        let has_little = largest.reserve.most() < largest.managed.least() / 16;
+        (sizes.of(by_mark) >= sizes.of(largest) / 2 && has_little).then_some(by_mark)
+    };
+    let zone = passing.max_by_key(by_size).or(blocked).or_else(by_mark).or_else(largest);
     let zone = zone.or_else(|| large().rev().max_by_key(by_size));
     let is_at_min = zone.is_some_and(|zone| zone.at_min.answer == Answer::Refused);
     (if is_at_min { Mark::Min } else { mark }, zone)
 }
 
 /// The largest zone of which it is open whether it gives, unless it is small for sure.
-fn open(judged: &[ZoneVerdict]) -> Option<&ZoneVerdict> {
-    let is_open = |zone: &&ZoneVerdict| {
-        zone.excluded.is_none() && zone.at_min.answer == Answer::Open && is_large(judged, zone)
-    };
-    judged.iter().rev().filter(is_open).max_by_key(|zone| size(judged, zone))
+fn open<'z>(sizes: &Sizes<'z>) -> Option<&'z ZoneVerdict> {
+    let is_open = |zone: &&ZoneVerdict| zone.at_min.answer == Answer::Open;
+    sizes.large().rev().filter(is_open).max_by_key(|zone| sizes.of(zone))
 }
 
-/// A zone's size in pages, or in proportion to others: what is managed, or what its marks say of it where rows were cut.
-fn size(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> u64 {
-    let asked = || judged.iter().filter(|other| other.excluded.is_none() || *other == zone);
-    let kinds: [fn(&ZoneVerdict) -> Option<u64>; 3] =
+/// Sizes of zones in pages, or in proportion to others: what is managed, or what their marks say of it where rows were cut.
+struct Sizes<'z> {
+    judged: &'z [ZoneVerdict],
+    /// Whether all that could be asked have a size of the kind.
+    have: [bool; Sizes::KINDS.len()],
+    /// The sum of what could be asked.
+    all: u64,
+}
+
+impl<'z> Sizes<'z> {
+    const KINDS: [fn(&ZoneVerdict) -> Option<u64>; 3] =
         [|zone| zone.managed.known(), |zone| zone.parts.step, |zone| zone.parts.min];
-    if let Some(size) = kinds.iter().find(|size| asked().all(|zone| size(zone).is_some())) {
-        return size(zone).unwrap_or(0);
+
+    fn new(judged: &'z [ZoneVerdict]) -> Sizes<'z> {
+        let have = Sizes::KINDS.map(|size| asked(judged).all(|zone| size(zone).is_some()));
+        let mut sizes = Sizes { judged, have, all: 0 };
+        sizes.all = asked(judged).map(|zone| sizes.of(zone)).fold(0, u64::saturating_add);
+        sizes
     }
-    match (zone.managed.known(), zone.managed.most()) {
-        (Some(managed), _) => managed,
-        (None, u64::MAX) => zone.managed.least(),
-        (None, most) => most,
+
+    fn of(&self, zone: &ZoneVerdict) -> u64 {
+        let kinds = Sizes::KINDS.iter().zip(self.have).filter(|(_, have)| *have);
+        if let Some(size) = kinds.into_iter().find_map(|(size, _)| size(zone)) {
+            return size;
+        }
+        match (zone.managed.known(), zone.managed.most()) {
+            (Some(managed), _) => managed,
+            (None, u64::MAX) => zone.managed.least(),
+            (None, most) => most,
+        }
+    }
+
+    /// Whether a zone has one of so many parts of the memory that could be asked, or may have.
+    fn has_part(&self, zone: &ZoneVerdict, parts: u64) -> bool {
+        self.of(zone) >= self.all / parts
+    }
+
+    /// Whether a zone has an eighth of it, or may have.
+    fn is_large(&self, zone: &ZoneVerdict) -> bool {
+        self.has_part(zone, 8)
+    }
+
+    /// The zones that have.
+    fn large(&self) -> impl DoubleEndedIterator<Item = &'z ZoneVerdict> {
+        asked(self.judged).filter(|zone| self.is_large(zone))
     }
 }
 
-/// Whether a zone has an eighth of the memory that could be asked, or may have.
-fn is_large(judged: &[ZoneVerdict], zone: &ZoneVerdict) -> bool {
-    let asked = judged.iter().filter(|zone| zone.excluded.is_none());
-    let all = asked.map(|zone| size(judged, zone)).fold(0, u64::saturating_add);
-    size(judged, zone) >= all / 8
+/// Zones that could be asked.
+fn asked(judged: &[ZoneVerdict]) -> impl DoubleEndedIterator<Item = &ZoneVerdict> {
+    judged.iter().filter(|zone| zone.excluded.is_none())
 }
 
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {

@@ -10,7 +10,7 @@ use crate::held::NoProgress;
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
 use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
+use crate::verdict::{Verdict, hidden_pages, is_vmalloc_of_addresses, large_blocks};
 use crate::zones::{Excluded, Figures, Mark, Zones};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
@@ -27,7 +27,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return vec![of_addresses(report, verdict)];
     }
     if verdict.rule == Rule::NoRequest {
-        return of_no_request(zones, verdict);
+        return of_no_request(zones, verdict, held);
     }
     let row = verdict.row(report);
     // What raised the mark tells more than the reserve that it made decide.
@@ -36,14 +36,17 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let mut causes: Vec<Cause> = [
         sought.confined(),
         sought.no_zone(),
+        sought.too_large(),
         sought.wrong_mark(),
         sought.hidden_policy(),
         sought.cma(),
+        sought.empty_lists(),
         sought.blocks(),
         sought.boost().filter(|_| is_of_urgent),
         sought.highatomic(),
         sought.reserve(),
         sought.elsewhere(),
+        sought.slab_of_zone(),
         sought.unmanaged(),
         sought.boost().filter(|_| !is_of_urgent),
         sought.late(),
@@ -51,7 +54,20 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .into_iter()
     .flatten()
     .collect();
-    causes.extend(filled::of(zones, verdict, held));
+    let filled = filled::of(zones, verdict, held);
+    // A small reserve tips a kill; what fills memory is why it came to that, unless it could have left.
+    let stays =
+        |cause: &&Cause| !matches!(cause.kind, CauseKind::Files | CauseKind::ReclaimableSlab);
+    let most = filled.first().filter(stays).and_then(|cause| cause.kib).unwrap_or(0);
+    let tips = |cause: &mut Cause| {
+        let is_reserve = matches!(cause.kind, CauseKind::Highatomic | CauseKind::LowmemReserve);
+        report.kind == Kind::Oom
+            && is_reserve
+            && cause.kib.is_some_and(|kib| kib.saturating_mul(4) <= most)
+    };
+    let tipping: Vec<Cause> = causes.extract_if(.., tips).collect();
+    causes.extend(filled);
+    causes.extend(tipping);
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
     }
@@ -59,7 +75,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
 }
 
 /// A kill for which no request is known.
-fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
+fn of_no_request(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
     let group = report.memcg.as_ref();
     let text = match (group.and_then(|memcg| Some((memcg, memcg.usage?))), report.is_sysrq) {
@@ -70,11 +86,12 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
                 kib(usage)
             )
         }
-        (None, true) => "somebody asked for a kill: sysrq f has an order of -1".into(),
+        (None, true) => "somebody asked for a kill (sysrq f): nothing was refused".into(),
         (None, false) => "no request is known, there are no flags: a page fault that got no page before calls the OOM killer so, or a program asked for a kill; what was refused is not in the report".into(),
     };
     let mut causes = vec![Cause::new(CauseKind::NoRequest, None, text)];
-    let gives = verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
+    let gives =
+        !report.is_sysrq && verdict.zones.iter().any(|zone| zone.at_min.answer == Answer::Passes);
     let free = report.zones.iter().map(|zone| zone.free).sum::<Figure>();
     let free = report.free_pages.map_or(free.least(), |pages| zones.kib(pages));
     if gives && group.is_none() {
@@ -85,8 +102,14 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict) -> Vec<Cause> {
         causes.push(Cause::new(CauseKind::Elsewhere, free, text));
     }
     causes.extend(group.into_iter().flat_map(memcg_parts));
+    // How near the end memory was.
+    let is_end = |cause: &Cause| matches!(cause.kind, CauseKind::NoSwap | CauseKind::SwapFull);
+    causes.extend(filled::of(zones, verdict, held).into_iter().filter(is_end));
     causes
 }
+
+/// A usage that none can be, in KiB: those from here on are below zero.
+const NO_USAGE: u64 = 1 << 63;
 
 fn of_memcg(report: &Report) -> Vec<Cause> {
     let Some(memcg) = &report.memcg else {
@@ -101,6 +124,13 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         false => format!("{} of {}", kib(usage), kib(limit)),
     };
     let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
+    if let Some(usage) = memcg.usage.filter(|usage| *usage >= NO_USAGE) {
+        let text = format!(
+            "the usage of {group} is no number of KiB ({usage}, {} below zero): a count went wrong in the kernel, and any charge exceeds any limit",
+            kib(usage.wrapping_neg())
+        );
+        return vec![Cause::new(CauseKind::WrongCount, None, text)];
+    }
     let mut causes = Vec::new();
     causes.push(match (memcg.reached(block), memory, memcg.memory_and_swap) {
         (Reached::MemoryAndSwap, memory, Some(both)) => {
@@ -152,6 +182,14 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
             kib(usage)
         );
         causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
+    }
+    if let Some(sockets) = memcg.sockets.filter(|sockets| share(*sockets) >= 30) {
+        let text = format!(
+            "{} of the {} are buffers of sockets: its connections hold them, no heap of a program does",
+            kib(sockets),
+            kib(usage)
+        );
+        causes.push(Cause::new(CauseKind::MemcgSockets, sockets, text));
     }
     let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
     if let Some(files) = files.filter(|files| share(*files) >= 30) {
@@ -216,6 +254,17 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
     Cause::new(CauseKind::Addresses, bytes.map(|bytes| bytes / 1024), text)
 }
 
+/// What the kernel says confines the request, and to which nodes.
+fn confines(report: &Report) -> Option<(&'static str, String)> {
+    let (by, nodes) = match report.constraint.as_deref()? {
+        "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &report.nodemask),
+        "CONSTRAINT_CPUSET" => ("a cpuset", &report.mems_allowed),
+        _ => return None,
+    };
+    let told = |nodes: &[u32]| format!("node {}", nearpage_machine::idlist::format(nodes));
+    Some((by, nodes.as_deref().map_or("some nodes".into(), told)))
+}
+
 struct Sought<'a> {
     report: &'a Report,
     verdict: &'a Verdict,
@@ -232,6 +281,12 @@ impl Sought<'_> {
     fn free_elsewhere(&self) -> Option<u64> {
         let shown = self.report.zones.iter().map(|zone| self.zones.pages(zone.free));
         let shown = shown.sum::<Figure>().known()?;
+        // Where all zones are there, the counters are of two instants.
+        let size = self.report.zones.iter().map(|zone| zone.present).sum::<Figure>();
+        let has_all = size.is_exact() && self.report.ram_pages.is_some();
+        if has_all && hidden_pages(self.report) == 0 {
+            return None;
+        }
         let hidden = self.report.free_pages?.saturating_sub(shown);
         // Counters of one instant and of another differ by less.
         (!self.report.zones.is_empty() && hidden > 1024 && hidden > shown / 64).then_some(hidden)
@@ -239,19 +294,17 @@ impl Sought<'_> {
 
     /// Where the kernel says that a policy or a cpuset confines the request, and not what is free beyond.
     fn confined(&self) -> Option<Cause> {
-        let (by, nodes) = match self.report.constraint.as_deref()? {
-            "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &self.report.nodemask),
-            "CONSTRAINT_CPUSET" => ("a cpuset", &self.report.mems_allowed),
-            _ => return None,
-        };
+        let (by, nodes) = confines(self.report)?;
         if self.verdict.rule == Rule::NoZone || self.elsewhere().is_some() {
             return None;
         }
-        let nodes = nodes.as_deref().map_or("some nodes".into(), |nodes| {
-            format!("node {}", nearpage_machine::idlist::format(nodes))
-        });
         let hidden = self.verdict.confined_by.as_ref().map_or(0, |by| by.hidden_pages);
+        let all = self.report.free_pages.filter(|_| self.report.zones.is_empty());
         let beyond = match (self.free_elsewhere(), hidden) {
+            _ if all.is_some() => format!(
+                "no zone of it is shown: it has no memory now, or rows were lost; the machine has {} free",
+                self.pages(all.unwrap_or(0))
+            ),
             (Some(free), _) => format!("{} are free on others", self.pages(free)),
             (None, 0) => "what others have the report does not tell".into(),
             (None, pages) => format!(
@@ -294,6 +347,22 @@ impl Sought<'_> {
             "no zone can be asked: {movable}its zones end at {highest}, and node {nodes}, to which it is confined, has none of those{elsewhere}"
         );
         Some(Cause::new(CauseKind::NoZone, None, text))
+    }
+
+    /// More than all memory, in one piece.
+    fn too_large(&self) -> Option<Cause> {
+        let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
+        let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
+        let zones = self.report.zones.iter().filter(asked).map(size).sum::<Figure>().known()?;
+        let block = self.zones.kib(self.zones.order.pages().0);
+        (zones > 0 && block > zones).then(|| {
+            let text = format!(
+                "{} are asked for in one piece, and the zones for this request have {} in all: nothing that is set or freed gives it",
+                kib(block),
+                kib(zones)
+            );
+            Cause::new(CauseKind::TooLarge, block, text)
+        })
     }
 
     fn cma(&self) -> Option<Cause> {
@@ -380,6 +449,25 @@ impl Sought<'_> {
         self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
     }
 
+    fn empty_lists(&self) -> Option<Cause> {
+        let row = self.row?;
+        let is_empty = row.has_all_blocks
+            && !row.blocks.is_empty()
+            && row.blocks.iter().all(|blocks| blocks.count == 0);
+        let free = self.zones.pages(row.free).least();
+        // Where too few are free anyway, it matters to nobody.
+        let by_pages = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
+        (is_empty && free > 0 && !by_pages && self.verdict.answer != Answer::Passes).then(|| {
+            let text = format!(
+                "no page is on a free list of {} of node {}: the counter has {}, of which CPUs have yet to take off what they hold back",
+                row.name,
+                row.node,
+                self.pages(free)
+            );
+            Cause::new(CauseKind::EmptyLists, None, text)
+        })
+    }
+
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
@@ -402,19 +490,18 @@ impl Sought<'_> {
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
         };
         let free = self.zones.pages(row.free);
+        let block = format!("order {order} ({})", kib(self.zones.kib(1 << order.min(31))));
+        let lack = match may {
+            0 => format!("no block of {block} for this request"),
+            may => format!(
+                "of blocks of {block} and more only {may}: this kernel (before 4.4) keeps a part of the mark in blocks of each order"
+            ),
+        };
         let text = format!(
-            "fragmentation: {} free in {} of node {}, and {} of order {order} ({}) for this request{largest}{locked}",
+            "fragmentation: {} free in {} of node {}, and {lack}{largest}{locked}",
             free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
             row.name,
             row.node,
-            match may {
-                0 => "no block".into(),
-                // Kernels before 4.4 count what is free in blocks of each order.
-                may => format!(
-                    "{may} large enough, too few for a kernel that asks for more than a part of the mark in blocks"
-                ),
-            },
-            kib(self.zones.kib(1 << order.min(31)))
         );
         Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
     }
@@ -512,6 +599,14 @@ impl Sought<'_> {
         for zone in self.verdict.zones.iter().filter(is_known).filter(gives) {
             add(zone.excluded, zone.at_min.free.least());
         }
+        // What is free for CMA there is free for the requests that may go there.
+        let is_of_cma = |zone: &&ZoneVerdict| zone.excluded == Some(Excluded::Kind) && !gives(zone);
+        for zone in self.verdict.zones.iter().filter(is_known).filter(is_of_cma) {
+            let is_row = |row: &&ZoneRow| row.node == zone.node && row.name == zone.zone;
+            let Some(row) = self.report.zones.iter().find(is_row) else { continue };
+            let has_more = row.free.least() > row.high.most() && row.free_cma.least() > 0;
+            add(zone.excluded, if has_more { self.zones.pages(row.free).least() } else { 0 });
+        }
         let told = |(by, pages): &(_, u64)| format!("{} are free {}", self.pages(*pages), why(*by));
         let told: Vec<String> = free.iter().filter(|(_, pages)| *pages > 0).map(told).collect();
         let pages = free.iter().map(|(_, pages)| *pages).fold(0, u64::saturating_add);
@@ -554,6 +649,25 @@ impl Sought<'_> {
         self.zones.passes(row, &lower, Side::Worst)
     }
 
+    /// Slab fills a zone beside others that the request may not use: a driver's, or a cache of its own for such addresses.
+    fn slab_of_zone(&self) -> Option<Cause> {
+        let row =
+            self.row.filter(|_| matches!(self.verdict.rule, Rule::Watermark | Rule::NoBlock))?;
+        let is_other = |zone: &ZoneRow| self.zones.excluded(zone) == Some(Excluded::Kind);
+        let slab = row.slab_unreclaimable.known()?;
+        let managed = row.managed.known().or(row.present.known())?;
+        (slab > managed / 2 && self.report.zones.iter().any(is_other)).then(|| {
+            let text = format!(
+                "{} of the {} of {} of node {} are slab that cannot be reclaimed: a cache whose pages must lie there",
+                kib(slab),
+                kib(managed),
+                row.name,
+                row.node
+            );
+            Cause::new(CauseKind::Slab, slab, text)
+        })
+    }
+
     /// Most of what the zones have was never given to the allocator.
     fn unmanaged(&self) -> Option<Cause> {
         let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
@@ -563,7 +677,9 @@ impl Sought<'_> {
         };
         let (present, managed) = (sum(|zone| zone.present)?, sum(|zone| zone.managed)?);
         let is_refused = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
-        (is_refused && managed < present / 2).then(|| {
+        // Old kernels do not count pages of CMA among those that are managed.
+        let is_counted = sum(|zone| zone.free)? <= managed;
+        (is_refused && is_counted && managed < present / 2).then(|| {
             let text = format!(
                 "of {} in the zones for this request the allocator manages {}: the rest was reserved at boot (crashkernel, device tree), or is not set up yet",
                 kib(present),

@@ -126,7 +126,12 @@ fn asked(report: &Report, verdict: &Verdict) -> String {
     if report.mode.is_cut && report.mode.gfp == Gfp::NONE {
         text += ", its flags are cut";
     } else if !report.lacks_head {
-        text += &format!(", {}", report.mode.gfp);
+        let gfp = report.mode.gfp.to_string();
+        text += ", ";
+        text += &match report.mode.lacks_atomic {
+            true => gfp.replace("GFP_ATOMIC", "GFP_NOWAIT|__GFP_HIGH"),
+            false => gfp,
+        };
         for other in &report.mode.others {
             text += &format!("|{}", shown(other));
         }

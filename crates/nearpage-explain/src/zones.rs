@@ -44,6 +44,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) gfp: Gfp,
     pub(crate) order: Order,
     pub(crate) flags: AllocFlags,
+    /// How many orders have lists of free blocks: those of a row that has its end.
+    lists: Option<usize>,
     /// The nodes that `__GFP_THISNODE` may name; empty without the flag, or where the report tells nothing.
     insisted_on: Vec<u32>,
 }
@@ -65,10 +67,16 @@ impl<'a> Zones<'a> {
         let by_columns = by_columns.min_by_key(|names| contradictions(report, names, gfp));
         let names = by_columns.or_else(|| BUILT_WITH.iter().find(fits)).unwrap_or(&BUILT_WITH[0]);
         let order = Order(report.order.unwrap_or(0));
-        let flags = AllocFlags::under_pressure(gfp, order);
+        let mut flags = AllocFlags::under_pressure(gfp, order);
+        if report.mode.lacks_atomic {
+            flags = flags - (AllocFlags::NON_BLOCK | AllocFlags::HIGHATOMIC);
+        }
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
-        let mut zones = Zones { report, names, columns, page_kib, gfp, order, flags, insisted_on };
+        let whole = report.zones.iter().filter(|zone| zone.has_all_blocks);
+        let lists = whole.map(|zone| zone.blocks.len()).max();
+        let mut zones =
+            Zones { report, names, columns, page_kib, gfp, order, flags, lists, insisted_on };
         zones.insisted_on = zones.may_be_insisted_on();
         zones
     }
@@ -203,9 +211,12 @@ impl<'a> Zones<'a> {
                 is_whole && self.is_before((3, 8)) == Some(true)
             }
         };
+        // The only zone has all of the machine's.
+        let of_machine = report.free_cma_pages.filter(|_| report.zones.len() == 1);
         match self.pages(zone.free_cma) {
             said if said.is_exact() => said,
             _ if is_before => Figure::exact(0),
+            _ if of_machine.is_some() => of_machine.into(),
             said => said
                 .and(self.pages_of(zone, 'C'))
                 .and(Figure::between(0, report.free_cma_pages.unwrap_or(u64::MAX))),
@@ -375,14 +386,9 @@ impl<'a> Zones<'a> {
         }
     }
 
-    /// How many orders have lists of free blocks: those of a row that has its end.
+    /// How many orders have lists of free blocks, if a row tells.
     pub(crate) fn lists(&self) -> Option<usize> {
-        self.report
-            .zones
-            .iter()
-            .filter(|zone| zone.has_all_blocks)
-            .map(|zone| zone.blocks.len())
-            .max()
+        self.lists
     }
 
     /// Whether a zone has a free block of an order on lists of that type. Where types are not printed, any; where the row of
@@ -443,9 +449,10 @@ impl<'a> Zones<'a> {
 
     /// Whether some free block, of any order, is of a type that the request may take, as far as the report tells.
     pub(crate) fn may_take_any(&self, zone: &ZoneRow, flags: AllocFlags) -> bool {
+        let has_none = zone.blocks.iter().all(|blocks| blocks.count == 0);
         let is_told = zone.has_all_blocks
-            && zone.blocks.iter().any(|blocks| blocks.count > 0)
-            && zone.blocks.iter().all(|blocks| blocks.types.is_some());
+            && !zone.blocks.is_empty()
+            && (has_none || zone.blocks.iter().all(|blocks| blocks.types.is_some()));
         !is_told || self.has_any_block(zone, Order(0), flags, Side::Worst)
     }
 

@@ -498,3 +498,18 @@ proptest! {
         explain(&lines.join(&b'\n')).unwrap();
     }
 }
+
+/// A thousand zones of one report: sizes that were summed up anew for each took their cube, minutes for these.
+#[test]
+fn a_report_of_very_many_zones_is_judged_soon() {
+    let mut log =
+        String::from("[1.0] a: page allocation failure: order:4, mode:0xcc0(GFP_KERNEL)\n");
+    for node in 0..1000 {
+        log += &format!(
+            "[1.0] Node {node} DMA32 free:15872kB min:340kB low:424kB high:508kB active_anon:8kB present:15992kB managed:15908kB free_cma:4kB\n[1.0] lowmem_reserve[]: 0 0 0 0\n"
+        );
+    }
+    let begin = std::time::Instant::now();
+    assert_eq!(explain(log.as_bytes()).unwrap()[0].report.zones.len(), 1000);
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+}

@@ -305,7 +305,11 @@ Normal: {}*4kB 43*8kB 23*16kB {large}*32kB = 1032kB
     };
     let found = explained(&log(1));
     assert_eq!(decided(&found.verdict), (Rule::NoBlock, Answer::Refused));
-    assert!(says(&found, CauseKind::Fragmentation, "1 large enough, too few"));
+    assert!(says(
+        &found,
+        CauseKind::Fragmentation,
+        "of blocks of order 3 (32 KiB) and more only 1: this kernel"
+    ));
     assert!(says(&explained(&log(0)), CauseKind::Fragmentation, "no block of order 3"));
     assert_eq!(explained(&log(3)).verdict.rule, Rule::Passes);
 }

@@ -643,3 +643,502 @@ fn a_container_of_openvz_is_a_group() {
     let found = only(log);
     assert_eq!((found.verdict.rule, found.report.victim.unwrap().pid), (Rule::Memcg, 21_738));
 }
+
+/// A reserve of 2 MiB tips a kill; the 2.7 GiB that nobody counts are why memory was so low.
+#[test]
+fn a_small_reserve_that_tips_a_kill_stands_behind_what_fills_memory() {
+    let log = "\
+[50.0] a invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[50.0] CPU: 1 PID: 22 Comm: a Not tainted 6.6.30 #5
+[50.0] Mem-Info:
+[50.0] active_anon:1000 inactive_anon:2000 isolated_anon:0
+[50.0]  active_file:10 inactive_file:10 isolated_file:0
+[50.0]  unevictable:0 dirty:0 writeback:0
+[50.0]  slab_reclaimable:3000 slab_unreclaimable:30000
+[50.0]  mapped:0 shmem:0 pagetables:100
+[50.0]  free:6600 free_pcp:0 free_cma:0
+[50.0] Node 0 active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB isolated(anon):0kB isolated(file):0kB mapped:0kB dirty:0kB writeback:0kB shmem:0kB shmem_thp:0kB anon_thp:0kB kernel_stack:3000kB pagetables:400kB all_unreclaimable? yes
+[50.0] Node 0 Normal free:26400kB boost:0kB min:20000kB low:22000kB high:25000kB reserved_highatomic:2048KB free_highatomic:2048KB active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending:0kB present:3000000kB managed:2950000kB mlocked:0kB bounce:0kB free_pcp:0kB local_pcp:0kB free_cma:0kB
+[50.0] lowmem_reserve[]: 0 0 0
+[50.0] Node 0 Normal: 100*4kB (UMEH) 0*8kB 0*16kB 0*32kB 0*64kB 0*128kB 0*256kB 0*512kB 1*1024kB (H) 0*2048kB 6*4096kB (ME) = 26000kB
+[50.0] Free swap  = 0kB
+[50.0] Total swap = 0kB
+[50.0] 750000 pages RAM
+";
+    let found = only(log);
+    assert_eq!(found.verdict.rule, Rule::HighatomicReserve, "{found:#?}");
+    let kinds = kinds(&found);
+    let at = |kind| kinds.iter().position(|of| *of == kind).unwrap_or_else(|| panic!("{kinds:?}"));
+    assert_eq!(at(CauseKind::Unexplained), 0, "{kinds:?}");
+    assert!(at(CauseKind::Highatomic) > 0, "{kinds:?}");
+}
+
+/// A kill of Linux 6.1 on a machine with these zones, without swap.
+fn kill(head: &str, zones: &[Zone]) -> String {
+    let free: u64 = zones.iter().map(|zone| zone.free / 4).sum();
+    let pages: u64 = zones.iter().map(|zone| zone.size / 4).sum();
+    let rows: String = zones.iter().map(Zone::row).collect();
+    let blocks: String = zones.iter().map(Zone::blocks).collect();
+    format!(
+        "\
+[50.0] a invoked oom-killer: {head}, oom_score_adj=0
+[50.0] CPU: 1 PID: 22 Comm: a Not tainted 6.1.30 #5
+[50.0] Mem-Info:
+[50.0] active_anon:1000 inactive_anon:1900000 isolated_anon:0
+[50.0]  active_file:10 inactive_file:10 isolated_file:0
+[50.0]  slab_reclaimable:3000 slab_unreclaimable:30000
+[50.0]  mapped:0 shmem:0 pagetables:1000
+[50.0]  free:{free} free_pcp:0 free_cma:0
+[50.0] Node 0 active_anon:4000kB inactive_anon:7600000kB active_file:40kB inactive_file:40kB unevictable:0kB mapped:0kB dirty:0kB writeback:0kB shmem:0kB kernel_stack:3000kB pagetables:4000kB all_unreclaimable? yes
+{rows}{blocks}[50.0] Free swap  = 0kB
+[50.0] Total swap = 0kB
+[50.0] {pages} pages RAM
+"
+    )
+}
+
+/// A zone whose free blocks are single pages.
+struct Zone {
+    name: &'static str,
+    free: u64,
+    marks: [u64; 3],
+    size: u64,
+    reserve: &'static str,
+}
+
+impl Zone {
+    fn row(&self) -> String {
+        let Zone { name, free, marks: [min, low, high], size, reserve } = self;
+        format!(
+            "\
+[50.0] Node 0 {name} free:{free}kB boost:0kB min:{min}kB low:{low}kB high:{high}kB reserved_highatomic:0KB free_highatomic:0KB active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending:0kB present:{size}kB managed:{size}kB mlocked:0kB bounce:0kB free_pcp:0kB local_pcp:0kB free_cma:0kB
+[50.0] lowmem_reserve[]: {reserve}
+"
+        )
+    }
+
+    fn blocks(&self) -> String {
+        let Zone { name, free, .. } = self;
+        let (pages, none) = (free / 4, (1..11).map(|order| format!(" 0*{}kB", 4 << order)));
+        let none: String = none.collect();
+        format!("[50.0] Node 0 {name}: {pages}*4kB (UM){none} = {free}kB\n")
+    }
+}
+
+/// The only zone that matters: what is free, of nearly 8 GiB.
+fn normal(free: u64) -> Zone {
+    Zone { name: "Normal", free, marks: [5600, 7000, 8400], size: 7_900_000, reserve: "0 0 0 0" }
+}
+
+const ORDER_0: &str = "gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0";
+/// A failure of the same machine for the same request.
+fn failure(kill: &str, request: &str) -> String {
+    let (_, rest) = kill.split_once('\n').unwrap();
+    format!("[50.0] a: page allocation failure: {request}\n{rest}")
+}
+
+/// Of two zones that are about as large the one with nothing left decides, and not the few pages that the other keeps; and what
+/// those few admit is one request.
+#[test]
+fn a_small_reserve_decides_nothing_beside_a_mark() {
+    let low = || Zone {
+        name: "DMA32",
+        free: 21_400,
+        marks: [5800, 7250, 8700],
+        size: 4_000_000,
+        reserve: "0 0 3934 3934",
+    };
+    let found = only(&kill(ORDER_0, &[low(), Zone { size: 4_000_000, ..normal(5400) }]));
+    let decided = (found.verdict.rule, found.verdict.zone.as_deref());
+    assert_eq!(decided, (Rule::Watermark, Some("Normal")), "{:#?}", found.verdict);
+    let found = only(&kill(ORDER_0, &[low(), Zone { size: 1_000_000, ..normal(5400) }]));
+    let ratio = found.remedies.iter().find(|it| it.change == Change::LowmemReserveRatio).unwrap();
+    assert_eq!(ratio.effect, Effect::HelpsALittle, "{ratio:?}");
+}
+
+/// A zone of an eighth of memory that passes against `min` is not passed over: the last try refused.
+#[test]
+fn a_zone_that_passes_against_min_is_told() {
+    let low = Zone {
+        name: "DMA32",
+        free: 9072,
+        marks: [7076, 8845, 10_614],
+        size: 3_600_000,
+        reserve: "0 0 505 505",
+    };
+    let small = Zone { marks: [1016, 1270, 1524], size: 480_000, ..normal(1380) };
+    let found = only(&kill(ORDER_0, &[low, small]));
+    let decided = (found.verdict.mark, found.verdict.zone.as_deref());
+    assert_eq!(decided, (Mark::High, Some("Normal")), "{:#?}", found.verdict);
+}
+
+/// Some kernels, and some who paste, tell of the kill before what memory had; with the first line, and without.
+#[test]
+fn a_kill_may_stand_in_front_of_what_memory_had() {
+    let killed = "[50.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,task=a,pid=22,uid=0\n\
+                  [50.0] Out of memory: Killed process 22 (a) total-vm:8000000kB, anon-rss:7000000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:3000kB oom_score_adj:0\n";
+    let log = kill(ORDER_0, &[normal(5400)]);
+    let log = log.replace("[50.0] Mem-Info:", &format!("{killed}[50.0] Mem-Info:"));
+    let found = only(&log);
+    assert_eq!(found.verdict.rule, Rule::Watermark, "{found:#?}");
+    assert_eq!(found.report.victim.as_ref().and_then(|victim| victim.anon), Some(7_000_000));
+    let (_, headless) = log.split_once("#5\n").unwrap();
+    let found = only(headless);
+    assert_eq!((found.verdict.answer, first(&found).kind), (Answer::Open, CauseKind::NoSwap));
+    // With other lines between, whose memory it is nobody knows.
+    let others = "[50.0] eth0: link is up\n[50.0] eth0: link is down\n".repeat(3);
+    let apart = headless.replace("[50.0] Mem-Info:", &format!("{others}[50.0] Mem-Info:"));
+    assert!(only(&apart).report.zones.is_empty());
+}
+
+/// Who answers a mail writes within a first line that was broken.
+#[test]
+fn an_answer_within_a_first_line() {
+    let head = "a: page allocation failure: order:1,\nmode:0xcc0(GFP_KERNEL), nodemask=(null),cpuset=/,mems_allowed=0\n";
+    let log = kill(ORDER_0, &[normal(5400)]).replace("[50.0] ", "");
+    let (_, rest) = log.split_once('\n').unwrap();
+    let log = quoted(&format!("{head}{rest}"), "> ");
+    let answer = "order:1,\n\nThat is two pages,\nwhich are asked for often.\n\n";
+    let answered = log.replace("order:1,\n", answer);
+    let (plain, found) = (only(&log), only(&answered));
+    assert_eq!((plain.report.order, &plain.verdict), (Some(1), &found.verdict));
+    let mut reader = Reader::new(answered.as_bytes());
+    assert_eq!(reader.by_ref().count(), 1);
+    assert!(reader.unread().is_empty(), "{:?}", reader.unread());
+}
+
+#[test]
+fn what_is_more_than_all_memory_is_told() {
+    let zones = [Zone { size: 2_000_000, ..normal(1_576_000) }];
+    let found = only(&kill("gfp_mask=0xcc0(GFP_KERNEL), order=20", &zones));
+    assert_eq!(first(&found).kind, CauseKind::TooLarge, "{found:#?}");
+}
+
+/// Counters of CPUs hold back what was taken: with empty lists nothing passes for sure.
+#[test]
+fn empty_lists_pass_nothing() {
+    let log = kill(ORDER_0, &[normal(8000)])
+        .replace("2000*4kB (UM)", "0*4kB")
+        .replace("= 8000kB", "= 0kB")
+        .replace("free_pcp:0kB", "free_pcp:12kB");
+    let found = only(&failure(&log, "order:0, mode:0xa20(GFP_ATOMIC)"));
+    assert_eq!(found.verdict.answer, Answer::Open, "{found:#?}");
+    assert_eq!(found.verdict.depends_on, ["free_pcp"]);
+    assert_eq!(first(&found).kind, CauseKind::EmptyLists);
+}
+
+/// Memory of files could have left: the reserve that is all that is free comes first.
+#[test]
+fn what_could_have_left_stands_behind_a_reserve() {
+    let log = kill(ORDER_0, &[normal(5800)])
+        .replace("1450*4kB (UM)", "1450*4kB (H)")
+        .replace("free_highatomic:0KB", "free_highatomic:5800KB")
+        .replace("reserved_highatomic:0KB", "reserved_highatomic:6144KB")
+        .replace(
+            "inactive_anon:7600000kB active_file:40kB",
+            "inactive_anon:76000kB active_file:7500000kB",
+        );
+    let found = only(&log);
+    assert_eq!(first(&found).kind, CauseKind::Highatomic, "{:#?}", found.causes);
+    assert!(kinds(&found).contains(&CauseKind::Files));
+}
+
+#[test]
+fn page_tables_of_one_process_are_its_own() {
+    let log = kill(ORDER_0, &[normal(5400)]).replace("pagetables:1000\n", "pagetables:1000000\n");
+    let text = |end: &str| {
+        let found = only(&format!("{log}{end}"));
+        let tables = found.causes.iter().find(|cause| cause.kind == CauseKind::PageTables);
+        tables.expect("they fill memory").text.clone()
+    };
+    assert!(text("").contains("many processes"));
+    let killed = "[50.0] Out of memory: Killed process 9 (b) total-vm:9000000000kB, anon-rss:700kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:3900000kB oom_score_adj:0\n";
+    assert!(text(killed).contains("3.7 GiB of them of b (process 9)"), "{}", text(killed));
+}
+
+/// What is slab cannot be moved: it is why blocks are small.
+#[test]
+fn slab_stands_between_free_blocks() {
+    let log = kill(ORDER_0, &[normal(300_000)]).replace(
+        "slab_reclaimable:3000 slab_unreclaimable:30000",
+        "slab_reclaimable:900000 slab_unreclaimable:800000",
+    );
+    let found = only(&failure(&log, "order:6, mode:0xcc0(GFP_KERNEL)"));
+    assert_eq!(found.verdict.rule, Rule::NoBlock);
+    assert_eq!(kinds(&found), [CauseKind::Fragmentation, CauseKind::Slab]);
+}
+
+/// Free pages of CMA in high memory are free for others: the request's flags keep it from there.
+#[test]
+fn what_is_free_for_cma_in_high_memory_is_elsewhere() {
+    let low = Zone { size: 400_000, reserve: "0 0 579 579", ..normal(5400) };
+    let high =
+        Zone { name: "HighMem", marks: [512, 34_024, 48_808], size: 1_500_000, ..normal(553_472) };
+    let log = kill("gfp_mask=0xcc0(GFP_KERNEL), order=0", &[low, high])
+        .replace("138368*4kB (UM)", "138368*4kB (C)");
+    let at = log.rfind("free_cma:0kB").unwrap();
+    let log = format!("{}free_cma:553588kB{}", &log[..at], &log[at + "free_cma:0kB".len()..]);
+    let found = only(&log.replace("inactive_anon:7600000kB", "inactive_anon:20000kB"));
+    let told = (first(&found).kind, first(&found).kib);
+    assert_eq!(told, (CauseKind::Elsewhere, Some(553_472)), "{:#?}", found.causes);
+    // What little anonymous memory the zone has needs no swap.
+    assert!(found.remedies.iter().all(|remedy| remedy.change != Change::Swap));
+}
+
+/// Linux 3.7 to 4.1 tell pages of CMA on a line of their own: that bounds what a row lost.
+#[test]
+fn a_row_without_its_end_has_at_most_the_machines_pages_of_cma() {
+    let log = "\
+[1.0] a: page allocation failure: order:1, mode:0x20
+[1.0] CPU: 0 PID: 61 Comm: a Not tainted 3.12.10 #1
+[1.0] Mem-Info:
+[1.0] active_anon:4889 inactive_anon:13 isolated_anon:0
+[1.0]  free:3286 slab_reclaimable:1090 slab_unreclaimable:915
+[1.0]  free_cma:1982
+[1.0] Normal free:13144kB min:2004kB low:2504kB high:3004kB active_anon:19556kB inactive_anon:52kB active_file:32328kB inactive_file:172784kB unevi
+[1.0] lowmem_reserve[]: 0 0 0
+[1.0] Normal: 2584*4kB (UMC) 217*8kB (C) 67*16kB (C) 0*32kB = 13144kB
+";
+    let found = only(log);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.answer),
+        (Rule::NoBlock, Answer::Refused),
+        "{found:#?}"
+    );
+}
+
+/// Who reads a log writes sizes into its rows, and breaks them.
+#[test]
+fn notes_within_a_row_are_none_of_its_figures() {
+    let log = kill(ORDER_0, &[normal(5400)]);
+    let noted = log
+        .replace(
+            "free_highatomic:0KB active_anon:4000kB",
+            "free_highatomic:0KB\nactive_anon:4000kB(3.9M)",
+        )
+        .replace("inactive_anon:7600000kB", "inactive_anon:7600000kB(7.2G)");
+    assert_ne!(noted, log);
+    let (plain, found) = (only(&log), only(&noted));
+    assert_eq!((found.verdict, found.causes), (plain.verdict, plain.causes));
+}
+
+/// A mapping's report without an MMU follows that of its pages, and names no kernel.
+#[test]
+fn a_mapping_is_of_the_kernel_of_its_pages() {
+    let memory = "\
+[38.0] Normal free:6060kB min:352kB low:440kB high:528kB active_anon:0kB inactive_anon:0kB active_file:0kB inactive_file:0kB unevictable:492kB present:8192kB managed:7928kB mlocked:0kB free_cma:0kB
+[38.0] lowmem_reserve[]: 0 0
+[38.0] Normal: 23*4kB (U) 22*8kB (U) 24*16kB (U) 23*32kB (U) 23*64kB (U) 23*128kB (U) 1*256kB (U) 0*512kB 0*1024kB 0*2048kB 0*4096kB = 6060kB
+";
+    let log = format!(
+        "\
+[38.0] a: page allocation failure: order:6, mode:0xd0
+[38.0] CPU: 0 PID: 67 Comm: a Not tainted 3.19.0 #1
+[38.0] Mem-Info:
+{memory}[38.0] 2048 pages of RAM
+[38.0] nommu: Allocation of length 221184 from process 67 (a) failed
+{memory}"
+    );
+    let found = explained(&log);
+    assert_eq!(found.len(), 2);
+    // One block of the order is free, of which a kernel before 4.4 keeps a part of the mark.
+    assert!(found.iter().all(|one| one.verdict.rule == Rule::NoBlock), "{found:#?}");
+}
+
+/// What fills a group: buffers of its sockets; and what groups below hold, whose kernels count each alone.
+#[test]
+fn what_fills_a_group_is_told() {
+    let head = "[9.0] a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n";
+    let sockets = format!(
+        "{head}[9.0] memory: usage 208204kB, limit 204800kB, failcnt 62\n\
+         [9.0] Memory cgroup stats for /pod:\n[9.0] anon 28139520\n[9.0] file 0\n[9.0] sock 183623680\n"
+    );
+    assert_eq!(kinds(&only(&sockets)), [CauseKind::MemcgLimit, CauseKind::MemcgSockets]);
+    let below = format!(
+        "{head}[9.0] Task in /pod/b killed as a result of limit of /pod\n\
+         [9.0] memory: usage 233472kB, limit 233472kB, failcnt 3028\n\
+         [9.0] Memory cgroup stats for /pod: cache:0KB rss:0KB mapped_file:0KB\n\
+         [9.0] Memory cgroup stats for /pod/a: cache:0KB rss:44KB mapped_file:0KB\n\
+         [9.0] Memory cgroup stats for /pod/b: cache:0KB rss:233428KB mapped_file:0KB\n"
+    );
+    let found = only(&below);
+    assert_eq!(found.report.memcg.as_ref().and_then(|memcg| memcg.anon), Some(233_472));
+    assert!(kinds(&found).contains(&CauseKind::Anonymous));
+}
+
+/// From 4.4 to 6.3 who is urgent has a flag for not being able to wait, and SLUB took it off up to 4.6.
+#[test]
+fn an_urgent_request_without_its_flag_gets_half() {
+    let log = kill(ORDER_0, &[Zone { marks: [2868, 3585, 4302], ..normal(1160) }])
+        .replace("6.1.30", "4.6.0")
+        .replace(" boost:0kB", "")
+        .replace(" reserved_highatomic:0KB free_highatomic:0KB", "")
+        .replace("inactive_file:40kB", "inactive_file:4000000kB");
+    let found = |mode: &str| only(&failure(&log, &format!("order:0, mode:{mode}")));
+    let urgent = found("0x2200020(GFP_NOWAIT|__GFP_HIGH|__GFP_NOTRACK)");
+    assert_eq!(urgent.verdict.rule, Rule::Watermark, "{urgent:#?}");
+    assert_eq!(first(&urgent).kind, CauseKind::CannotWait);
+    assert_eq!(found("0x2280020(GFP_ATOMIC|__GFP_NOTRACK)").verdict.rule, Rule::Passes);
+}
+
+/// Nodes outside a cpuset have no zones in a report of it, and none is lost.
+#[test]
+fn nodes_outside_a_cpuset_lack_no_zones() {
+    let log = kill(
+        "gfp_mask=0x24280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), nodemask=0, order=0",
+        &[normal(800_000)],
+    );
+    let log = log
+        .replace("6.1.30", "4.9.0")
+        .replace("[50.0] CPU:", "[50.0] a cpuset=one mems_allowed=0\n[50.0] CPU:");
+    let node = log.lines().find(|line| line.contains("Node 0 active_anon")).unwrap();
+    let other = node.replace("Node 0", "Node 1");
+    let log = log
+        .replace(node, &format!("{node}\n{other}"))
+        .replace("1975000 pages RAM", "3950000 pages RAM");
+    assert!(log.contains("3950000"), "{log}");
+    let found = only(&log);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.answer),
+        (Rule::Passes, Answer::Passes),
+        "{found:#?}"
+    );
+}
+
+/// A bug's summary is a title, as a mail's subject is.
+#[test]
+fn the_summary_of_a_bug_is_none_of_its_reports() {
+    let log = "           Summary: X: page allocation failure: order:8,\n                    mode:0x190dc2(GFP_HIGHUSER|__GFP_NORETRY|__GFP_ZERO|__\n\n";
+    let zones = kill(ORDER_0, &[normal(5400)]);
+    let report = failure(&zones, "order:8, mode:0x190dc2(GFP_HIGHUSER|__GFP_NORETRY|__GFP_ZERO)");
+    assert_eq!(only(&format!("{log}{report}")).verdict, only(&report).verdict);
+}
+
+/// Lines of a group that stand twice are of one report.
+#[test]
+fn lines_of_a_group_that_stand_twice_are_told_once() {
+    let limits = "[9.0] Task in /a killed as a result of limit of /a\n\
+                  [9.0] memory: usage 204800kB, limit 204800kB, failcnt 4563\n\
+                  [9.0] memory+swap: usage 0kB, limit 9007199254740988kB, failcnt 0\n\
+                  [9.0] kmem: usage 7524kB, limit 9007199254740988kB, failcnt 0\n";
+    let head = "[9.0] a invoked oom-killer: gfp_mask=0x24000c0, order=0, oom_score_adj=0\n";
+    let end = "[9.0] Memory cgroup stats for /a: cache:108KB rss:197168KB\n\
+               [9.0] Memory cgroup out of memory: Kill process 22 (a) score 904 or sacrifice child\n\
+               [9.0] Killed process 22 (a) total-vm:390360kB, anon-rss:183712kB, file-rss:1016kB\n";
+    let twice = only(&format!("{head}{limits}{limits}{end}"));
+    let once = only(&format!("{head}{limits}{end}"));
+    assert_eq!(
+        (&twice.report.memcg, &twice.report.victim),
+        (&once.report.memcg, &once.report.victim)
+    );
+    assert_eq!(twice.causes, once.causes);
+}
+
+/// Where a pager cut rows the machine's own lines tell what they had; what a balloon took is not there for others.
+#[test]
+fn rows_that_a_pager_cut_are_judged_by_what_the_machine_tells() {
+    let zones = [
+        Zone {
+            name: "DMA32",
+            free: 64_676,
+            marks: [16_264, 20_330, 24_396],
+            size: 3_000_000,
+            reserve: "0 0 12114 12114",
+        },
+        Zone { marks: [51_248, 64_060, 76_872], size: 12_400_000, ..normal(46_452) },
+    ];
+    let log = kill("gfp_mask=0x6200ca(GFP_HIGHUSER_MOVABLE), order=0", &zones)
+        .replace("6.1.30", "4.18.0")
+        .replace("inactive_anon:7600000kB", "inactive_anon:2900000kB")
+        .replace(" pages RAM", " pages RAM\n[50.0] 1000 pages reserved");
+    // As kernels before 5.5 have them, and cut.
+    let cut: String = log
+        .lines()
+        .map(|line| match (line.find(" boost:"), line.find(" min:")) {
+            (Some(boost), Some(min)) => {
+                let line = format!("{}{}", &line[..boost], &line[min..]);
+                let urgent = line.find(" reserved_highatomic").unwrap();
+                format!("{} active_anon:4000kB inactiv>\n", &line[..urgent])
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let found = only(&cut);
+    assert_eq!(
+        (found.verdict.rule, found.verdict.zone.as_deref()),
+        (Rule::Watermark, Some("Normal")),
+        "{found:#?}"
+    );
+    assert_eq!(
+        kinds(&found)[..2],
+        [CauseKind::Unexplained, CauseKind::NoSwap],
+        "{:#?}",
+        found.causes
+    );
+}
+
+/// A cache of its own fills the zone below 16 MiB: higher marks free nothing there.
+#[test]
+fn slab_fills_a_zone_for_which_others_do_not_stand_in() {
+    let dma = Zone { name: "DMA", free: 64, marks: [64, 80, 96], size: 15_900, reserve: "0 0 0 0" };
+    let log = kill(ORDER_0, &[dma, normal(5_000_000)]).replace("6.1.30", "4.8.0");
+    let at = log.find(" mlocked:").unwrap();
+    let log = format!("{} slab_reclaimable:0kB slab_unreclaimable:15836kB{}", &log[..at], &log[at..])
+        .replacen("active_anon:4000kB inactive_anon:8000kB active_file:40kB inactive_file:40kB unevictable:0kB writepending", "active_anon:0kB inactive_anon:0kB active_file:0kB inactive_file:0kB unevictable:0kB writepending", 1);
+    let found = only(&failure(&log, "order:0, mode:0x2604001(GFP_NOIO|__GFP_DMA|__GFP_COMP)"));
+    assert_eq!(kinds(&found)[..2], [CauseKind::Elsewhere, CauseKind::Slab], "{:#?}", found.causes);
+    let marks = found.remedies.iter().find(|it| it.change == Change::MinFreeKbytes).unwrap();
+    assert_eq!(marks.effect, Effect::Harmful, "{marks:?}");
+}
+
+/// Up to 4.x a kill that sysrq f asks for has an order of 0, and is a worker's.
+#[test]
+fn a_worker_of_sysrq_was_refused_nothing() {
+    let log = kill("gfp_mask=0xcc0(GFP_KERNEL), order=0", &[normal(6000)])
+        .replace("[50.0] Mem-Info:", "[50.0] Workqueue: events moom_callback\n[50.0] Mem-Info:");
+    let found = only(&log);
+    assert_eq!(found.verdict.rule, Rule::NoRequest, "{found:#?}");
+    assert_eq!(kinds(&found), [CauseKind::NoRequest, CauseKind::NoSwap]);
+}
+
+/// A count of a group went below zero: a higher limit is no cure.
+#[test]
+fn a_usage_below_zero_is_told() {
+    let log = "\
+[9.0] a invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), order=0, oom_score_adj=0
+[9.0] Task in /web killed as a result of limit of /web
+[9.0] memory: usage 18446744073709537436kB, limit 16777216kB, failcnt 4563
+[9.0] Memory cgroup stats for /web: cache:16KB rss:0KB
+";
+    let found = only(log);
+    assert_eq!(kinds(&found), [CauseKind::WrongCount]);
+    assert!(first(&found).text.contains("13.8 MiB below zero"), "{}", first(&found).text);
+    let limit = found.remedies.iter().find(|it| it.change == Change::MemcgLimit).unwrap();
+    assert_eq!(limit.effect, Effect::NoEffect);
+}
+
+/// A policy of a node whose memory went: the report has no zone, and memory is free elsewhere.
+#[test]
+fn a_policys_node_without_memory_is_told() {
+    let (head, end) = (
+        "gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE|__GFP_COMP|__GFP_ZERO), order=0",
+        "[50.0] oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=2,cpuset=/,mems_allowed=0-2,global_oom,task=a,pid=22,uid=0\n",
+    );
+    let log = kill(head, &[normal(6_400_000)]);
+    let shown = |line: &&str| !line.contains("Node 0") && !line.contains("lowmem_reserve");
+    let lines: Vec<&str> = log.lines().filter(shown).collect();
+    let found = only(&format!("{}\n{end}", lines.join("\n")));
+    assert_eq!((first(&found).kind, found.verdict.answer), (CauseKind::Elsewhere, Answer::Open));
+    let text = &first(&found).text;
+    assert!(
+        text.contains("to node 2: no zone of it is shown") && text.contains("6.1 GiB"),
+        "{text}"
+    );
+}
+
+/// Where all zones are shown, counters of two instants are no memory elsewhere.
+#[test]
+fn counters_of_another_instant_are_no_memory_elsewhere() {
+    let log = kill(ORDER_0, &[normal(5400)]).replace("free:1350 ", "free:7350 ");
+    assert_eq!(first(&only(&log)).kind, CauseKind::NoSwap);
+}

@@ -15,7 +15,7 @@ use crate::futex;
 use crate::lock::HostLock;
 use crate::misuse::{Misuse, MisuseLog, OnMisuse};
 use crate::objects::Objects;
-use crate::pressure::{NoPressure, Pressure};
+use crate::pressure::{NoPressure, Pressure, unless_within};
 use crate::rseq::RingStorage;
 
 /// A Linux process. `HARDENED` makes the test at a free one atomic exchange.
@@ -123,14 +123,15 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
 
     /// A request may have taken pages by now that nobody would ever get after a panic.
     fn wake_reclaim(&self, shortage: Shortage) {
-        let woken = AssertUnwindSafe(|| self.pressure.background(&shortage));
+        let wake = || self.pressure.background(&shortage);
+        let woken = AssertUnwindSafe(|| unless_within(wake));
         if catch_unwind(woken).is_err() {
             self.log.pressure_panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn direct_reclaim(&self, shortage: Shortage) -> PageCount {
-        let freed = self.pressure.direct(&shortage);
+        let freed = unless_within(|| self.pressure.direct(&shortage)).unwrap_or(PageCount(0));
         let wanted = shortage.order.pages();
         // Stacks that threads work with are the last to be emptied.
         if freed >= wanted {
@@ -141,11 +142,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn node_reclaim(&self, shortage: Shortage) -> NodeReclaimed {
-        self.pressure.node(&shortage)
+        unless_within(|| self.pressure.node(&shortage)).unwrap_or(NodeReclaimed::NotTried)
     }
 
     fn out_of_memory(&self, shortage: Shortage) -> bool {
-        self.pressure.out_of_memory(&shortage)
+        unless_within(|| self.pressure.out_of_memory(&shortage)).unwrap_or(false)
     }
 
     fn misuse(&self, error: &FreeError) {

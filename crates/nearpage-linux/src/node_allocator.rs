@@ -119,6 +119,22 @@ mod tests {
         assert_eq!((memory.check().unwrap().allocated.0, memory.misuses()), (0, 0));
     }
 
+    /// The trait is that of the crates that people use: a map of `hashbrown` takes the memory, and `bumpalo` has the same one.
+    #[test]
+    fn other_peoples_collections_take_it() {
+        let memory = Memory::builder().bytes_per_node(16 << 20).build().unwrap();
+        let mut map = hashbrown::HashMap::with_capacity_in(4, memory.allocator(None));
+        map.extend((0..10_000_u64).map(|number| (number, number * number)));
+        assert_eq!(map[&99], 9801);
+        drop(map);
+        let bump = bumpalo::Bump::new();
+        let both: (Vec<u8, _>, Vec<u8, _>) =
+            (Vec::new_in(&bump), Vec::new_in(memory.allocator(None)));
+        drop(both);
+        memory.drain_all().unwrap();
+        assert_eq!(memory.check().unwrap().allocated.0, 0);
+    }
+
     #[test]
     fn collections_follow_a_policy() {
         let cpus = (0..256).map(CpuId).collect();

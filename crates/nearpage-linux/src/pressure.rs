@@ -1,10 +1,13 @@
 //! What a program does when memory gets short.
 
+use std::cell::Cell;
+
 use nearpage::PageCount;
 use nearpage::platform::{NodeReclaimed, Shortage};
 
 /// Callbacks for when memory gets short. The allocating thread calls them and holds no lock of the memory. They may free
-/// pages and drain caches, and must not allocate from the same memory.
+/// pages and drain caches. What they allocate themselves is given, or refused at once: no callback is called from a callback of
+/// the same thread.
 ///
 /// [`Reclaim`](crate::Reclaim) is one with shrinkers and a background thread.
 ///
@@ -61,6 +64,24 @@ pub trait Pressure: Send + Sync {
         let _ = shortage;
         false
     }
+}
+
+/// Calls what is to free memory, unless this thread is within such a call: who frees memory asks nobody for it.
+pub(crate) fn unless_within<R>(call: impl FnOnce() -> R) -> Option<R> {
+    thread_local! {
+        static IS_WITHIN: Cell<bool> = const { Cell::new(false) };
+    }
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            IS_WITHIN.set(false);
+        }
+    }
+    if IS_WITHIN.replace(true) {
+        return None;
+    }
+    let _leave = Leave;
+    Some(call())
 }
 
 /// No pressure callbacks.

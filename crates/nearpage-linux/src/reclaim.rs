@@ -18,7 +18,7 @@ use nearpage::{Gfp, LimitOf, NodeId, PageCount};
 use crate::fork::{self, Hold, Registration};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
 use crate::memory::Memory;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, unless_within};
 
 /// The least pages to ask shrinkers for. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
@@ -31,7 +31,8 @@ pub trait Shrinker: Send + Sync {
     /// Frees about `pages` pages, of `node` if possible; returns how many it freed.
     ///
     /// The background thread calls this, and so does any thread whose request finds no memory. If the program allocates
-    /// while it holds a lock, this may only try that lock. It must not allocate from the same memory.
+    /// while it holds a lock, this may only try that lock. What it allocates itself is given if it is there, or refused: no
+    /// shrinker is asked for it.
     fn shrink(&self, node: NodeId, pages: PageCount) -> PageCount;
 }
 
@@ -218,7 +219,8 @@ impl Reclaim {
     /// The same in the background. A panic there would end the thread before it asked the other shrinkers.
     fn shrink_in_background(&self, node: NodeId, pages: u64) -> u64 {
         let freed = self.shrink_by(pages, |shrinker, pages| {
-            let caught = catch_unwind(AssertUnwindSafe(|| shrinker.shrink(node, pages)));
+            let shrink = || unless_within(|| shrinker.shrink(node, pages)).unwrap_or(PageCount(0));
+            let caught = catch_unwind(AssertUnwindSafe(shrink));
             caught.unwrap_or_else(|_| {
                 add(&self.shared.panics, 1);
                 self.forget(shrinker);

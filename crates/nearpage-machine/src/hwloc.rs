@@ -25,8 +25,28 @@ pub fn is_xml(text: &str) -> bool {
     ["<?xml", "<!DOCTYPE", "<topology"].iter().any(|tag| start.starts_with(tag))
 }
 
+/// Attributes of an element at most: the parser compares each with all others. hwloc writes some thirty.
+const ATTRIBUTES_MAX: usize = 256;
+
+/// The line of the first element with more attributes than that. What stands between two `<` has those of one element at most.
+fn too_many_attributes(text: &str) -> Option<usize> {
+    let mut line = 1;
+    text.split('<').find_map(|element| {
+        let at = line;
+        line += element.bytes().filter(|byte| *byte == b'\n').count();
+        let values =
+            element.split('=').skip(1).filter(|value| value.trim_start().starts_with(['"', '\'']));
+        (values.count() > ATTRIBUTES_MAX).then_some(at)
+    })
+}
+
 /// Reads the text; `input` is its name.
 pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
+    if let Some(line) = too_many_attributes(text) {
+        let place = Place::Line { input: input.into(), line };
+        return Err(Problem::Xml(format!("an element has more than {ATTRIBUTES_MAX} attributes"))
+            .at(&place));
+    }
     let options =
         ParsingOptions { allow_dtd: true, nodes_limit: ELEMENTS_MAX, ..Default::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {

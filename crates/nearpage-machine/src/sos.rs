@@ -5,7 +5,9 @@
 //! | `proc/sys/vm/swappiness` | `vm.swappiness = 60` in `sos_commands/kernel/sysctl_-a` |
 //! | lists of CPUs, sizes and distances of nodes | `sos_commands/numa/numactl_--hardware` |
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::OnceLock;
 
 use crate::idlist;
 use crate::machine::Machine;
@@ -17,40 +19,73 @@ const SETTINGS: &str = "sos_commands/kernel/sysctl_-a";
 const NODES_OF: &str = "sos_commands/numa/numactl_--hardware";
 const NODES_OF_OLD: &str = "sos_commands/hardware/numactl_--hardware";
 
-/// Reads a file, or what stands in for it where a tree lacks it. `read` reads a file of the tree.
-pub(crate) fn read_or_stand_in(
-    path: &str,
-    read: impl Fn(&str) -> io::Result<Option<Vec<u8>>>,
-) -> io::Result<Option<Vec<u8>>> {
-    let found = read(path)?;
-    let has_stand_in = path.starts_with(PROC_SYS) || path.starts_with(DEVICES);
-    if found.is_some() || !has_stand_in {
-        return Ok(found);
+/// What stands in for files that a tree lacks. An answer is read when it is first asked for, and once.
+#[derive(Debug, Default)]
+pub(crate) struct StandIns {
+    settings: OnceLock<HashMap<String, String>>,
+    machine: OnceLock<Option<Machine>>,
+}
+
+impl Clone for StandIns {
+    fn clone(&self) -> Self {
+        Self::default()
     }
-    let text = |path: &str| -> io::Result<Option<String>> {
-        Ok(read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
-    };
-    if let Some(setting) = path.strip_prefix(PROC_SYS) {
-        let settings = text(SETTINGS)?;
-        return Ok(settings.and_then(|text| value(&text, &setting.replace('/', "."))));
+}
+
+impl StandIns {
+    /// Reads a file, or what stands in for it where a tree lacks it. `read` reads a file of the tree.
+    pub(crate) fn read_or_stand_in(
+        &self,
+        path: &str,
+        read: impl Fn(&str) -> io::Result<Option<Vec<u8>>>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let found = read(path)?;
+        let has_stand_in = path.starts_with(PROC_SYS) || path.starts_with(DEVICES);
+        if found.is_some() || !has_stand_in {
+            return Ok(found);
+        }
+        let text = |path: &str| -> io::Result<Option<String>> {
+            Ok(read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        };
+        if let Some(setting) = path.strip_prefix(PROC_SYS) {
+            let settings = match self.settings.get() {
+                Some(settings) => settings,
+                None => {
+                    let all = text(SETTINGS)?.unwrap_or_default();
+                    self.settings.get_or_init(|| values(&all))
+                }
+            };
+            let value = settings.get(&setting.replace('/', "."));
+            return Ok(value.map(|value| format!("{value}\n").into_bytes()));
+        }
+        let machine = match self.machine.get() {
+            Some(machine) => machine,
+            None => {
+                let nodes = match text(NODES_OF)? {
+                    Some(nodes) => Some(nodes),
+                    None => text(NODES_OF_OLD)?,
+                };
+                // What cannot be read stands in for nothing: the file is missing then.
+                let machine = nodes.and_then(|nodes| numactl::parse(NODES_OF, &nodes).ok());
+                self.machine.get_or_init(|| machine)
+            }
+        };
+        let found = machine.as_ref().and_then(|machine| of_machine(machine, path));
+        Ok(found.map(String::into_bytes))
     }
-    let nodes = match text(NODES_OF)? {
-        Some(nodes) => Some(nodes),
-        None => text(NODES_OF_OLD)?,
-    };
-    // What cannot be read stands in for nothing: the file is missing then.
-    let machine = nodes.and_then(|nodes| numactl::parse(NODES_OF, &nodes).ok());
-    Ok(machine.and_then(|machine| of_machine(&machine, path)).map(String::into_bytes))
 }
 
 const PROC_SYS: &str = "proc/sys/";
 const DEVICES: &str = "sys/devices/system/";
 
-/// The value of a line `vm.swappiness = 60`.
-fn value(settings: &str, name: &str) -> Option<Vec<u8>> {
-    let mut lines = settings.lines().filter_map(|line| line.split_once('='));
-    let (_, value) = lines.find(|(key, _)| key.trim() == name)?;
-    Some(format!("{}\n", value.trim()).into_bytes())
+/// Values by name, of lines `vm.swappiness = 60`: the first of each.
+fn values(settings: &str) -> HashMap<String, String> {
+    let lines = settings.lines().filter_map(|line| line.split_once('='));
+    let mut values = HashMap::new();
+    for (name, value) in lines {
+        values.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
+    }
+    values
 }
 
 fn of_machine(machine: &Machine, path: &str) -> Option<String> {
@@ -120,6 +155,27 @@ mod tests {
         assert_eq!(machine.nodes[1].memory_bytes, Some(200 << 20));
         assert_eq!(machine.distances, [10, 21, 21, 10]);
         assert_eq!(machine.settings.min_free_kbytes, Some(67584));
+    }
+
+    /// Each file of /sys asks for the answer: it was parsed anew for each, the cube of the nodes.
+    #[test]
+    fn an_answer_is_read_once() {
+        let reads = std::cell::Cell::new(0);
+        let answers = tree();
+        let stand_ins = StandIns::default();
+        let read = |path: &str| {
+            reads.set(reads.get() + u32::from(ANSWERS.contains(&path)));
+            answers.read(path)
+        };
+        for _ in 0..5 {
+            for path in ["sys/devices/system/node/online", "proc/sys/vm/zone_reclaim_mode"] {
+                // The tree has the answers alone.
+                let lacks =
+                    |path: &str| if ANSWERS.contains(&path) { read(path) } else { Ok(None) };
+                assert!(stand_ins.read_or_stand_in(path, lacks).unwrap().is_some());
+            }
+        }
+        assert_eq!(reads.get(), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath::{is_absent, names_beneath, open_beneath};
 use crate::shown::shown;
-use crate::sos;
+use crate::sos::{self, StandIns};
 
 /// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -29,12 +29,13 @@ pub trait FileTree {
 #[derive(Clone, Debug)]
 pub struct FolderTree {
     root: PathBuf,
+    stand_ins: StandIns,
 }
 
 impl FolderTree {
     /// The tree below `root`.
     pub fn new(root: impl Into<PathBuf>) -> FolderTree {
-        FolderTree { root: root.into() }
+        FolderTree { root: root.into(), stand_ins: StandIns::default() }
     }
 }
 
@@ -71,7 +72,7 @@ impl FileTree for FolderTree {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         match self.root == Path::new("/") {
             true => self.read_file(path),
-            false => sos::read_or_stand_in(path, |path| self.read_file(path)),
+            false => self.stand_ins.read_or_stand_in(path, |path| self.read_file(path)),
         }
     }
 
@@ -104,23 +105,25 @@ fn check_kind(kind: FileType) -> io::Result<()> {
 pub struct MemoryTree {
     name: String,
     files: BTreeMap<String, Vec<u8>>,
+    stand_ins: StandIns,
 }
 
 impl MemoryTree {
     /// A tree without files, called `name` in messages.
     pub fn new(name: impl Into<String>) -> MemoryTree {
-        MemoryTree { name: name.into(), files: BTreeMap::new() }
+        MemoryTree { name: name.into(), ..MemoryTree::default() }
     }
 
     /// Adds a file, or replaces it. `path` is relative to the root, as in [`FileTree`].
     pub fn insert(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
         self.files.insert(path.into(), content.into());
+        self.stand_ins = StandIns::default();
     }
 }
 
 impl FileTree for MemoryTree {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        sos::read_or_stand_in(path, |path| Ok(self.files.get(path).cloned()))
+        self.stand_ins.read_or_stand_in(path, |path| Ok(self.files.get(path).cloned()))
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {

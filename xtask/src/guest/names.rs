@@ -72,6 +72,7 @@ pub const MEMORY: &[&str] = &[
     "page_locks::a_page_has_one_guard_however_many_wait_for_it",
     "panicking_word::a_word_that_panics_leaves_nobody_waiting",
     "reclaim::without_a_thread_requests_reclaim_themselves",
+    "reclaim::a_shrinker_that_allocates_is_refused_or_served",
     "reclaim::the_thread_keeps_the_node_above_its_marks",
     "reclaim::the_thread_works_up_to_promo_with_tiering",
     "reclaim::the_thread_works_where_the_watermark_refuses",

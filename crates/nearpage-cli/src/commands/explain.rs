@@ -61,8 +61,8 @@ A log is read as it comes: 1 GB takes no more memory than 1 MB. What its way put
 priorities, callers and other prefixes, JSON, quotes, quoted-printable, HTML, markdown, escapes, broken lines. Lines of
 reports that are mixed are sorted by caller where the kernel prints it, else by what a report can still have. Texts of
 the machine are taken together with reports, from a log itself and from a sosreport: numactl --hardware, lscpu, zoneinfo,
-buddyinfo, pagetypeinfo, meminfo, slabinfo, sysctl. Of reports that are alike (process, order, flags, rule) the text shows the first in
-full and counts the others; of more than 4096 kinds it counts the rest.
+buddyinfo, pagetypeinfo, meminfo, slabinfo, sysctl. Of reports that are alike (process, order, flags, nodes, rule, zone, first
+cause) the text shows the first in full and counts the others; of more than 4096 kinds it counts the rest.
 
 JSON (--json):
   schema                 2

@@ -33,6 +33,18 @@ fn a_file_and_standard_input_are_the_same() {
 }
 
 #[test]
+fn reports_that_differ_in_policy_or_mark_are_shown() {
+    let log = fs::read_to_string(root().join(LOG)).unwrap();
+    let head = log.lines().find(|line| line.contains("nodemask=")).unwrap();
+    let (before, after) = head.split_once("nodemask=").unwrap();
+    let rest = after.split_once(',').unwrap().1;
+    let of_policy = log.replace(head, &format!("{before}nodemask=0,{rest}"));
+    let both = text(&explain(&["-"], &format!("{log}{of_policy}")).stdout).to_owned();
+    assert!(!both.contains("more, the last at line"), "{both}");
+    assert!(both.contains("2 reports in"), "{both}");
+}
+
+#[test]
 fn json_is_one_document_whatever_happens() {
     let document = |output: &Output| serde_json::from_slice::<Value>(&output.stdout).unwrap();
     let output = explain(&["--json", LOG], "");

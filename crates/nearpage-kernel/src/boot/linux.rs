@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use super::PC_LOW;
 use super::early::{EarlyError, EarlyMemory};
 use crate::firmware::Physical;
 use crate::firmware::bytes::{le16, le32, le64};
@@ -14,6 +15,9 @@ const ZERO_PAGE: usize = 4096;
 const ENTRIES_MAX: u8 = 128;
 const USABLE: u32 = 1;
 const MAGIC: &[u8] = b"HdrS";
+/// Pieces of additional data that are followed, at most, and the kind of those that continue the map.
+const SETUP_DATA_MAX: usize = 256;
+const MORE_OF_THE_MAP: u32 = 1;
 /// From this version on the address of ACPI's root pointer is in the zero page, and a command line may have any length.
 const VERSION_MIN: u16 = 0x0206;
 
@@ -76,8 +80,8 @@ impl From<EarlyError> for LinuxBootError {
     }
 }
 
-/// Adds the memory that the loader reports, and reserves what it left there: the zero page, the command line and the initial
-/// disk.
+/// Adds the memory that the loader reports, and reserves what it left there (the zero page, the command line, the initial disk,
+/// the list of additional data, EFI's own map) and the first MiB.
 ///
 /// # Errors
 /// [`LinuxBootError`].
@@ -101,9 +105,14 @@ pub fn read<const RANGES: usize>(
         return Err(LinuxBootError::TooManyEntries { entries });
     }
     let map = page.get(0x2d0..).ok_or(missing)?.chunks_exact(20).take(entries.into());
-    let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
     memory.add_map(map.filter_map(entry));
+    memory.reserve(PC_LOW.0, PC_LOW.1)?;
     memory.reserve(zero_page, ZERO_PAGE as u64)?;
+    add_setup_data(from, le64(page, 0x250).ok_or(missing)?, memory)?;
+    let efi_map = half(0x1d0)? | half(0x1dc)? << 32;
+    if efi_map != 0 {
+        memory.reserve(efi_map, half(0x1d4)?)?;
+    }
     // Each 64-bit address is in two halves, of which the older was there first.
     let disk = half(0x218)? | half(0xc0)? << 32;
     let disk_bytes = half(0x21c)? | half(0xc4)? << 32;
@@ -121,4 +130,33 @@ pub fn read<const RANGES: usize>(
         memory.reserve(line, length + 1)?;
     }
     Ok(Told { rsdp: le64(page, 0x70).ok_or(missing)?, command_line: (line, length) })
+}
+
+/// Start, length and whether it may be used, of an entry of the map.
+fn entry(entry: &[u8]) -> Option<(u64, u64, bool)> {
+    Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE))
+}
+
+/// Reserves the pieces of additional data, of which each has the address of the next; one kind continues the map.
+fn add_setup_data<const RANGES: usize>(
+    from: &(impl Physical + ?Sized),
+    first: u64,
+    memory: &mut EarlyMemory<RANGES>,
+) -> Result<(), EarlyError> {
+    const HEADER: usize = 16;
+    let mut at = first;
+    for _ in 0..SETUP_DATA_MAX {
+        let Some(header) = from.bytes(at, HEADER).filter(|_| at != 0) else { break };
+        let fields = (le64(header, 0), le32(header, 8), le32(header, 12));
+        let (Some(next), Some(kind), Some(length)) = fields else { break };
+        memory.reserve(at, HEADER as u64 + u64::from(length))?;
+        let data = || from.bytes(at + HEADER as u64, length as usize);
+        if kind == MORE_OF_THE_MAP
+            && let Some(data) = data()
+        {
+            memory.add_map(data.chunks_exact(20).filter_map(entry));
+        }
+        at = next;
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use super::PC_LOW;
 use super::early::{EarlyError, EarlyMemory};
 use crate::firmware::Physical;
 use crate::firmware::bytes::{le32, le64};
@@ -67,7 +68,8 @@ impl From<EarlyError> for PvhError {
     }
 }
 
-/// Adds the memory that the loader reports, and reserves what it left there: the command line and the modules.
+/// Adds the memory that the loader reports, and reserves what it left there (the start info, the map, the modules with their
+/// list, the command line) and the first MiB.
 ///
 /// # Errors
 /// [`PvhError`].
@@ -93,10 +95,14 @@ pub fn read<const RANGES: usize>(
     let map = from.bytes(word(40)?, entries as usize * 24).ok_or(PvhError::NoMemoryMap)?;
     let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
     memory.add_map(map.chunks_exact(24).filter_map(entry));
+    memory.reserve(PC_LOW.0, PC_LOW.1)?;
+    memory.reserve(start_info, 56)?;
+    memory.reserve(word(40)?, map.len() as u64)?;
     let modules = half(12)?.min(ENTRIES_MAX);
     if modules > 0
         && let Some(list) = from.bytes(word(16)?, modules as usize * 32)
     {
+        memory.reserve(word(16)?, list.len() as u64)?;
         for module in list.chunks_exact(32) {
             if let (Some(start), Some(length)) = (le64(module, 0), le64(module, 8)) {
                 memory.reserve(start, length)?;

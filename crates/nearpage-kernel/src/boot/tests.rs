@@ -83,7 +83,8 @@ fn a_zero_page_is_read() {
     let told = linux::read(&page, START, &mut memory).expect("it is right");
     assert_eq!(told, linux::Told { rsdp: 0xf_1234, command_line: (START + 4096, 12) });
     assert!(memory.ranges().eq([0..0x9_fc00, 0x10_0000..0x800_0000]));
-    assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 4096 - 13 - 0x10_0000);
+    // The first MiB, with the zero page in it, and the initial disk are not handed out.
+    assert_eq!(memory.free_bytes(), 0x7f0_0000 - 0x10_0000);
     let refused = |change: &dyn Fn(&mut Array)| {
         let mut page = zero_page();
         change(&mut page);
@@ -109,7 +110,47 @@ fn a_start_info_is_read() {
     let mut memory = EarlyMemory::<16>::new();
     let told = pvh::read(&info, START, &mut memory).expect("it is right");
     assert_eq!((told.rsdp, told.command_line(&info)), (0xf_1234, &b"seed=7"[..]));
-    assert_eq!(memory.free_bytes(), 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 7);
+    assert_eq!(memory.free_bytes(), 0x7f0_0000 - 0x10_0000);
+}
+
+/// What a loader leaves above the first MiB is not handed out: each byte of it is in nothing that is.
+#[test]
+fn what_a_loader_leaves_is_reserved() {
+    const HIGH: u64 = 0x30_0000;
+    // Moved up, with additional data behind: another piece of the map, then one of a kind that nobody knows.
+    let mut page = Array { start: HIGH, ..zero_page() };
+    page.bytes.resize(0x3000, 0);
+    let line = (HIGH + 4096) as u32;
+    page.put(0x228, &line.to_le_bytes());
+    page.put(0x250, &(HIGH + 0x2000).to_le_bytes());
+    page.put(0x1d0, &0x50_0000_u32.to_le_bytes());
+    page.put(0x1d4, &0x2000_u32.to_le_bytes());
+    page.put(0x2000, &(HIGH + 0x2800).to_le_bytes());
+    page.put(0x2008, &1_u32.to_le_bytes());
+    page.put(0x200c, &20_u32.to_le_bytes());
+    page.put(0x2010, &0x1000_0000_u64.to_le_bytes());
+    page.put(0x2018, &0x10_0000_u64.to_le_bytes());
+    page.put(0x2020, &1_u32.to_le_bytes());
+    // The last names itself: a list without an end is left.
+    page.put(0x2800, &(HIGH + 0x2800).to_le_bytes());
+    page.put(0x2808, &77_u32.to_le_bytes());
+    page.put(0x280c, &0x100_u32.to_le_bytes());
+    let mut memory = EarlyMemory::<16>::new();
+    linux::read(&page, HIGH, &mut memory).expect("it is right");
+    assert!(memory.ranges().any(|range| range == (0x1000_0000..0x1010_0000)));
+    // The zero page, the disk, EFI's map; the line; 36 and 272 bytes of additional data.
+    let taken = 4096 + 0x10_0000 + 0x2000 + 13 + 36 + 272;
+    assert_eq!(memory.free_bytes(), 0x7f0_0000 + 0x10_0000 - taken);
+
+    let mut info = Array { start: HIGH, ..start_info() };
+    info.put(16, &(HIGH + 192).to_le_bytes());
+    info.put(24, &(HIGH + 224).to_le_bytes());
+    info.put(40, &(HIGH + 64).to_le_bytes());
+    let mut memory = EarlyMemory::<16>::new();
+    pvh::read(&info, HIGH, &mut memory).expect("it is right");
+    // The start info, the map, the list of modules, the line, and the module.
+    let taken = 56 + 24 * MAP.len() as u64 + 32 + 7 + 0x10_0000;
+    assert_eq!(memory.free_bytes(), 0x7f0_0000 - taken);
 }
 
 /// Memory of which any address can be looked at.
@@ -141,11 +182,10 @@ fn a_command_line_at_the_end_of_all_addresses_ends_there() {
 #[test]
 fn where_entries_overlap_the_stricter_is_right() {
     const OWN: (u64, u64, u32) = (0x400_0000, 0x10_0000, 2);
-    let free = 0x9_fc00 + 0x7f0_0000 - 0x10_0000 - 0x10_0000;
+    let free = 0x7f0_0000 - 0x10_0000 - 0x10_0000;
     for at in 0..2 {
         // The first entry of the map, or that between the others, becomes the one that is not to be used.
         let (start, length, kind) = OWN;
-        let lost = if at == 0 { MAP[0].1 } else { 0 };
         let (mut page, mut info) = (zero_page(), start_info());
         for (array, place) in [(&mut page, 0x2d0 + 20 * at), (&mut info, 64 + 24 * at)] {
             array.put(place, &start.to_le_bytes());
@@ -155,10 +195,8 @@ fn where_entries_overlap_the_stricter_is_right() {
         let (mut of_page, mut of_info) = (EarlyMemory::<16>::new(), EarlyMemory::<16>::new());
         linux::read(&page, START, &mut of_page).expect("it is right");
         pvh::read(&info, START, &mut of_info).expect("it is right");
-        // What lies in low memory is reserved there, if it is there.
-        let low = if at == 0 { (0, 0) } else { (4096 + 13, 7) };
-        assert_eq!(of_page.free_bytes(), free - lost - low.0);
-        assert_eq!(of_info.free_bytes(), free - lost - low.1);
+        assert_eq!(of_page.free_bytes(), free);
+        assert_eq!(of_info.free_bytes(), free);
         while let Ok(taken) = of_page.alloc(0x10_0000, 0x1000) {
             assert!(taken + 0x10_0000 <= start || taken >= start + length, "{taken:#x}");
         }

@@ -1,7 +1,8 @@
 //! A flattened devicetree: memory, CPUs, their nodes (`numa-node-id`) and the distances (`distance-map`).
 //!
 //! All offsets are checked against the bytes that are there, and the walk goes forward, token by token, to a bounded depth.
-//! Source: Devicetree Specification 0.4, chapter 5; `Documentation/devicetree/bindings/numa.txt` for the names.
+//! Source: Devicetree Specification 0.4, chapter 5; `Documentation/devicetree/bindings/numa.txt` for the names, and the schema
+//! `chosen.yaml` for what `/chosen` says of memory.
 
 use nearpage::NodeId;
 
@@ -58,8 +59,9 @@ pub fn size(header: &[u8]) -> Option<usize> {
     (be32(header, 0)? == MAGIC).then_some(be32(header, 4)? as usize)
 }
 
-/// Reads memory and its reservations into `memory`; CPUs, nodes and distances into `machine`. The devicetree itself is for the
-/// caller to reserve. Of memory in more ranges than there is room for, the largest are kept ([`EarlyMemory::left_out`]).
+/// Reads memory and its reservations into `memory`; CPUs, nodes and distances into `machine`. Reserved are the entries in front
+/// of the tree, `/reserved-memory`, and of `/chosen` the initial disk, the headers of a crashed kernel, and what lies outside
+/// `linux,usable-memory-range`. The devicetree itself, and the kernel, are for the caller to reserve. Of memory in more ranges than there is room for, the largest are kept ([`EarlyMemory::left_out`]).
 ///
 /// # Errors
 /// [`DevicetreeError`]. The machine has all CPUs that were found, and one node then. If the tree says what cannot be, all of
@@ -73,7 +75,7 @@ pub fn read<const RANGES: usize>(
 ) -> Result<(), DevicetreeError> {
     let read = Blob::new(blob).map_err(DevicetreeError::from).and_then(|blob| {
         // All of it is read, whatever is wrong with a part: what is reserved may come last.
-        blob.reservations(memory).and(blob.walk(machine, memory))
+        blob.reservations(memory).and(blob.chosen(memory)).and(blob.walk(machine, memory))
     });
     if read.is_err() {
         machine.forget_nodes();
@@ -86,6 +88,11 @@ pub fn read<const RANGES: usize>(
 pub fn command_line(blob: &[u8]) -> &[u8] {
     let found = Blob::new(blob).ok().and_then(|blob| blob.property(b"bootargs"));
     found.map_or(&[], |value| value.strip_suffix(&[0]).unwrap_or(value))
+}
+
+/// Where the initial disk is that the boot was given (`linux,initrd-start` and `-end`), from its first byte to behind its last.
+pub fn initial_disk(blob: &[u8]) -> Option<core::ops::Range<u64>> {
+    Blob::new(blob).ok()?.initial_disk()
 }
 
 struct Blob<'a> {
@@ -162,6 +169,43 @@ impl<'a> Blob<'a> {
             }
             told = told.and(reserve(memory, start, length));
             at += 16;
+        }
+        told
+    }
+
+    fn initial_disk(&self) -> Option<core::ops::Range<u64>> {
+        // An address has as many cells as there are bytes for.
+        let address = |name| self.property(name).and_then(|it| number(it, it.len() as u32 / 4));
+        let disk = address(b"linux,initrd-start")?..address(b"linux,initrd-end")?;
+        (!disk.is_empty()).then_some(disk)
+    }
+
+    /// What `/chosen` says of memory: the initial disk, the headers of a kernel that crashed, and where this one may look at all.
+    fn chosen<const RANGES: usize>(
+        &self,
+        memory: &mut EarlyMemory<RANGES>,
+    ) -> Result<(), DevicetreeError> {
+        let mut told = Ok(());
+        if let Some(disk) = self.initial_disk() {
+            told = told.and(reserve(memory, disk.start, disk.end - disk.start));
+        }
+        // The first of each is that of the root: properties of a node come before its children.
+        let root = |name, cells| self.property(name).and_then(|it| be32(it, 0)).unwrap_or(cells);
+        let cells = [root(b"#address-cells", 2), root(b"#size-cells", 1)];
+        for (start, length) in pairs(self.property(b"linux,elfcorehdr").unwrap_or(&[]), cells) {
+            told = told.and(reserve(memory, start, length));
+        }
+        // What is above the last end is looked for anew for each: they come in any order.
+        let usable = self.property(b"linux,usable-memory-range").unwrap_or(&[]);
+        let ranges =
+            || pairs(usable, cells).map(|(start, length)| start..start.saturating_add(length));
+        let mut outside = 0;
+        while ranges().next().is_some() && outside < u64::MAX {
+            let around = ranges().filter(|range| range.end > outside);
+            let next = around.min_by_key(|range| range.start).unwrap_or(u64::MAX..u64::MAX);
+            let gap = next.start.saturating_sub(outside);
+            told = told.and(reserve(memory, outside, gap));
+            outside = next.end;
         }
         told
     }

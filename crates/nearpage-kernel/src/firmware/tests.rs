@@ -333,7 +333,7 @@ fn noise_of(random: &mut Random) {
         disturb(&mut bytes, random);
         let mut memory = EarlyMemory::<16>::new();
         let _ = devicetree::read(&bytes, &mut machine, &mut memory);
-        let _ = devicetree::command_line(&bytes);
+        let _ = (devicetree::command_line(&bytes), devicetree::initial_disk(&bytes));
         machine.forget_nodes();
     }
 }
@@ -475,6 +475,62 @@ fn what_a_devicetree_says_is_read() {
     assert_eq!(devicetree::command_line(&[1; 64]), b"");
     assert!(memory.ranges().eq(core::iter::once(0x4000_0000..0x6000_0000)));
     assert_eq!(memory.free_bytes(), 0x2000_0000 - 0x1000 - 0x10_0000);
+}
+
+/// Whatever `/chosen` says is in use, or not to be used, is not handed out.
+#[test]
+fn what_is_chosen_is_reserved() {
+    const MIB: u64 = 1 << 20;
+    // `cells`: how many an address and a size have.
+    let tree = |cells: usize, chosen: &[(&str, Vec<u64>)]| {
+        let wide = |value: &u64| match cells {
+            1 => vec![*value as u32],
+            _ => vec![(value >> 32) as u32, *value as u32],
+        };
+        tree_with(&[cells as u32; 2], |writer| {
+            writer.begin("memory");
+            writer.property("device_type", b"memory\0");
+            let reg: Vec<u32> = [0x4000_0000, 0x1000_0000].iter().flat_map(wide).collect();
+            writer.cells("reg", &reg);
+            writer.end();
+            writer.begin("chosen");
+            for (name, values) in chosen {
+                writer.cells(name, &values.iter().flat_map(wide).collect::<Vec<u32>>());
+            }
+            writer.end();
+        })
+    };
+    // MiB that are handed out, and the lowest and highest of them.
+    let free = |blob: &[u8]| {
+        let (mut machine, mut memory) = (Machine::new(), EarlyMemory::<16>::new());
+        devicetree::read(blob, &mut machine, &mut memory).expect("it is right");
+        let mut all: Vec<u64> =
+            core::iter::from_fn(|| memory.alloc(MIB, MIB).ok()).map(|at| at / MIB).collect();
+        all.sort();
+        all
+    };
+    let (first, last) = (0x400_u64, 0x4ff);
+    let without = |taken: &[u64]| -> Vec<u64> {
+        // Reserved in the tree, and in front of it.
+        (first..=last).filter(|mib| ![0x410, 0x480].contains(mib) && !taken.contains(mib)).collect()
+    };
+    for cells in [1, 2] {
+        let disk = |from: u64, to: u64| {
+            [("linux,initrd-start", vec![from * MIB]), ("linux,initrd-end", vec![to * MIB - 5])]
+        };
+        let blob = tree(cells, &disk(0x420, 0x423));
+        assert_eq!(free(&blob), without(&[0x420, 0x421, 0x422]));
+        assert_eq!(devicetree::initial_disk(&blob), Some(0x420 * MIB..0x423 * MIB - 5));
+        // One that ends before it begins is none.
+        let blob = tree(cells, &disk(0x423, 0x420));
+        assert_eq!((free(&blob), devicetree::initial_disk(&blob)), (without(&[]), None));
+        let blob = tree(cells, &[("linux,elfcorehdr", vec![0x430 * MIB, 2 * MIB])]);
+        assert_eq!(free(&blob), without(&[0x430, 0x431]));
+        // The ranges come in any order.
+        let ranges = vec![0x450 * MIB, 2 * MIB, 0x440 * MIB, 3 * MIB];
+        let blob = tree(cells, &[("linux,usable-memory-range", ranges)]);
+        assert_eq!(free(&blob), [0x440, 0x441, 0x442, 0x450, 0x451]);
+    }
 }
 
 /// A tree of two nodes with memory, and what is reserved behind them: `change` writes what comes between.

@@ -96,6 +96,54 @@ fn without_a_thread_requests_reclaim_themselves() {
     assert!(counts.wakeups > 0);
 }
 
+/// Who frees memory asks nobody for it, or a shrinker that allocates would ask itself to the end of its stack.
+#[test]
+fn a_shrinker_that_allocates_is_refused_or_served() {
+    struct Greedy {
+        memory: OnceLock<Weak<Memory>>,
+        served: AtomicU64,
+        refused: AtomicU64,
+    }
+    impl Shrinker for Greedy {
+        fn shrink(&self, _node: NodeId, _pages: PageCount) -> PageCount {
+            let memory = self.memory.get().and_then(Weak::upgrade).unwrap();
+            let count = match memory.alloc_pages(1) {
+                Ok(_) => &self.served,
+                Err(_) => &self.refused,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            PageCount(0)
+        }
+    }
+    for starts in [false, true] {
+        let (reclaim, greedy) = (
+            Reclaim::new(),
+            Arc::new(Greedy {
+                memory: OnceLock::new(),
+                served: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+            }),
+        );
+        let memory = Arc::new(builder().pressure(reclaim.clone()).build().unwrap());
+        greedy.memory.set(Arc::downgrade(&memory)).unwrap();
+        reclaim.add_shrinker(greedy.clone());
+        let thread = starts.then(|| reclaim.start(&memory, QUIET).unwrap());
+        let mut held = Vec::new();
+        while let Ok(block) = memory.alloc_pages(1) {
+            held.push(block);
+        }
+        assert!(reclaim.counts().stalls > 0);
+        assert!(greedy.refused.load(Ordering::Relaxed) > 0);
+        // Without want it is served as anybody is.
+        drop(held);
+        assert!(memory.alloc_pages(1).is_ok());
+        if starts {
+            wait_until("the thread's own try", || reclaim.counts().wakeups > 0);
+        }
+        drop(thread);
+    }
+}
+
 #[test]
 fn the_thread_keeps_the_node_above_its_marks() {
     let (reclaim, memory, cache) = with_cache(builder());

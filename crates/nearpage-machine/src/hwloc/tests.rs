@@ -154,6 +154,10 @@ fn mistakes_are_named_with_their_line() {
     let bomb = "<!DOCTYPE t [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\"><!ENTITY c \
                 \"&b;&b;&b;&b;&b;&b;&b;&b;\"><!ENTITY d \"&c;&c;&c;&c;&c;&c;&c;&c;&c;\">]><topology>&d;&d;&d;</topology>";
     assert!(read(bomb).is_err());
+    // Compared each with all others, as many took hours.
+    let attributes: String = (0..200_000).map(|at| format!(" a{at} = '>'")).collect();
+    let refused = read(&format!("<topology>\n<object{attributes}/></topology>")).unwrap_err();
+    assert!(refused.starts_with("box:2: an element has more than 256 attributes"), "{refused}");
     let deep = "<object>".repeat(200_000);
     assert!(read(&format!("<topology>{deep}")).is_err());
 }

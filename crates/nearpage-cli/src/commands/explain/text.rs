@@ -3,13 +3,42 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use nearpage_explain::{Beside, Explanation, Kind, Paragraph, Rule, Unread};
+use nearpage_explain::{
+    Answer, Beside, CauseKind, Excluded, Explanation, Kind, Mark, Paragraph, Rule, Unread,
+};
 
 /// Kinds of reports that are told apart and shown; those beyond are counted.
 const KINDS_MOST: usize = 4096;
 
-/// What reports that are alike have in common.
-type Alike = (Kind, String, Option<u8>, Option<u64>, Rule, Option<u32>, Option<String>);
+/// What reports that are alike have in common: the same request, where it might look, and the same answer.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Alike {
+    kind: Kind,
+    process: String,
+    request: (Option<u8>, Option<u64>),
+    nodes: [Option<Vec<u32>>; 2],
+    group: Option<String>,
+    answer: (Rule, Answer, Mark),
+    place: (Option<u32>, Option<String>),
+    confined_by: Option<Excluded>,
+    first_cause: Option<CauseKind>,
+}
+
+impl Alike {
+    fn of(Explanation { report, verdict, causes, .. }: &Explanation) -> Alike {
+        Alike {
+            kind: report.kind,
+            process: report.process.clone(),
+            request: (report.order, report.mode.bits),
+            nodes: [report.nodemask.clone(), report.mems_allowed.clone()],
+            group: report.memcg.as_ref().and_then(|memcg| memcg.path.clone()),
+            answer: (verdict.rule, verdict.answer, verdict.mark),
+            place: (verdict.node, verdict.zone.clone()),
+            confined_by: verdict.confined_by.as_ref().map(|confined| confined.by),
+            first_cause: causes.first().map(|cause| cause.kind),
+        }
+    }
+}
 
 /// What was shown so far.
 #[derive(Debug, Default)]
@@ -28,17 +57,9 @@ impl Log {
         output: &mut impl Write,
         explanation: &Explanation,
     ) -> io::Result<()> {
-        let Explanation { report, verdict, .. } = explanation;
+        let report = &explanation.report;
         self.reports += 1;
-        let key = (
-            report.kind,
-            report.process.clone(),
-            report.order,
-            report.mode.bits,
-            verdict.rule,
-            verdict.node,
-            verdict.zone.clone(),
-        );
+        let key = Alike::of(explanation);
         if let Some((_, more, last)) = self.alike.get_mut(&key) {
             (*more, *last) = (*more + 1, report.first_line);
             return Ok(());

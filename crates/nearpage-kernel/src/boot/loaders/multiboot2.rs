@@ -2,9 +2,9 @@
 
 use multiboot2::{BootInformation, MemoryArea, MemoryAreaType};
 
-use crate::boot::{EarlyError, EarlyMemory};
+use crate::boot::{EarlyError, EarlyMemory, PC_LOW};
 
-/// Adds the available memory, and reserves the boot information itself and the modules. `address` is where the loader left the
+/// Adds the available memory, and reserves the boot information itself, the modules and the first MiB. `address` is where the loader left the
 /// boot information, physically. `false` if it has no memory map: then the kernel was loaded by EFI alone, whose map
 /// [`uefi`](super) reads.
 ///
@@ -16,6 +16,7 @@ pub fn add<const RANGES: usize>(
     memory: &mut EarlyMemory<RANGES>,
 ) -> Result<bool, EarlyError> {
     memory.reserve(address, information.total_size() as u64)?;
+    memory.reserve(PC_LOW.0, PC_LOW.1)?;
     for module in information.module_tags() {
         let (start, end) = (module.start_address(), module.end_address());
         // The crate takes the difference as it is; one that is none is a module of no bytes.
