@@ -248,6 +248,7 @@ impl LoneTrace {
             settings,
             kernel: KernelSettings::default(),
             cache_slices: Vec::new(),
+            state: None,
         };
         (start, rule)
     }

@@ -20,7 +20,7 @@ use crate::replay::Replay;
 use crate::run::Run;
 use crate::source::Source;
 use crate::start::Start;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 use crate::whatif::{Player, Wish, start_of};
 
@@ -98,7 +98,7 @@ impl Charged<'_> {
             Guess::Likely.pages(&survey.clues(pageset, zone))
         });
         let mut player = Player::new(recorded, survey, run, start, &map, wish.machine.is_some());
-        let mut window = Window::new(survey.has_window);
+        let mut window = survey.window();
         let summarizer = RefCell::new(Summarizer::new(by));
         let counts = source.with_trace_text(watch, |name, text| {
             let each = |event: &nearpage_trace::TraceEvent<'_>| {

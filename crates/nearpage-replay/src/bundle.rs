@@ -4,9 +4,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nearpage_bundle::{Recording, RecordingKind};
+use nearpage_kcore::State;
 use nearpage_trace::unpacked;
 
 use crate::error::ReplayError;
+use crate::kernel_state::Moment;
 use crate::packed::Packed;
 use crate::samples::{Sample, parse_samples};
 use crate::source::{Place, Source, unless_stopped, unpack_error, unreadable};
@@ -15,6 +17,9 @@ use crate::watch::Watch;
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
+
+/// The kernel's own state in a capture.
+const STATE: &str = "kernel.json";
 
 /// The bundle that comes along: two nodes under a mixed load, in QEMU.
 const SHIPPED: &[u8] = include_bytes!("../bundles/q612-n2-mixed.tar.zst");
@@ -26,6 +31,8 @@ const SHIPPED_NAME: &str = "q612-n2-mixed.tar.zst";
 pub struct Bundle {
     pub(crate) recording: Recording,
     source: Source,
+    /// Whether its state of the kernel is read, if it has one.
+    reads_state: bool,
 }
 
 impl std::fmt::Debug for Bundle {
@@ -82,7 +89,7 @@ impl Bundle {
             let what = "is a recording without a trace".into();
             return Err(ReplayError::incomplete(source.name(), what, expected));
         }
-        Ok(Bundle { recording, source })
+        Ok(Bundle { recording, source, reads_state: true })
     }
 
     /// The same bundle with another trace: the text of ftrace's `trace` file, of `trace-cmd report` or of
@@ -105,6 +112,12 @@ impl Bundle {
         let trace = Packed::kept(name.into(), source);
         let trace = trace.map_err(|error| unreadable(Path::new(name), error))?;
         Ok(Bundle { source: self.source.with_trace(trace), ..self })
+    }
+
+    /// The same bundle without the kernel's own state: what pagesets held at the start is guessed.
+    #[must_use]
+    pub fn without_state(self) -> Bundle {
+        Bundle { reads_state: false, ..self }
     }
 
     /// Its name, for messages.
@@ -156,6 +169,30 @@ impl Bundle {
         };
         let samples = self.source.with_file(&SAMPLES_NAMES, |file| watch.aside(file), read);
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
+    }
+
+    /// Whether its state of the kernel may be read.
+    pub(crate) fn reads_state(&self) -> bool {
+        self.reads_state
+    }
+
+    /// The kernel's own state at a moment, if the bundle has it.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged.
+    pub(crate) fn state(&self, moment: Moment) -> Result<Option<State>, ReplayError> {
+        let captures = self.recording.captures.iter();
+        let capture = captures.filter(|_| self.reads_state).find(|of| of.name == moment.capture());
+        let Some(capture) = capture else { return Ok(None) };
+        let name = || format!("{}: {}", self.name(), moment.file());
+        let text =
+            capture.tree.read(STATE).map_err(|error| unreadable(Path::new(&name()), error))?;
+        let state = text.map(|text| serde_json::from_slice(&text)).transpose();
+        state.map_err(|error| {
+            let what = format!("is no state of a kernel: {error}");
+            ReplayError::incomplete(&name(), what, "what nearpage record writes")
+        })
     }
 }
 

@@ -153,8 +153,6 @@ pub(crate) fn study(
     asked: &Study,
     observer: &dyn Observer,
 ) -> Result<StudyAnswer, ReplayError> {
-    // Another machine has all its memory free at the start: nothing is drawn.
-    let starts = if asked.wish.machine.is_some() { 0 } else { asked.starts };
     let wishes = wishes(&asked.rules, &asked.wish);
     let is_alone = wishes.iter().all(Wish::is_of_machine_alone);
     let before = match asked.wish.machine.is_some() && !is_alone {
@@ -162,6 +160,9 @@ pub(crate) fn study(
         false => Wish::default(),
     };
     let plan = Plan::of(bundle.name(), start, before, wishes)?;
+    // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
+    let is_known = plan.starts().all(|start| start.state.is_some());
+    let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
     let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.runs(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
@@ -288,6 +289,11 @@ impl Plan {
         let others: Vec<Start> = others.collect::<Result<_, _>>()?;
         let before_start = start_of(input, start, &before)?;
         Ok(Plan { before, before_start, wishes, others })
+    }
+
+    /// The start states of all of them.
+    fn starts(&self) -> impl Iterator<Item = &Start> {
+        self.others.iter().chain([&self.before_start])
     }
 
     /// Runs from the likely start, and from so many drawn ones.

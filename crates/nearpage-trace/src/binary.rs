@@ -32,8 +32,8 @@ use std::io::{self, Read};
 use super::head::RELEASE_HEADING;
 use perf_data::PerfData;
 use perfetto::Perfetto;
-pub(super) use source::DESCRIPTOR_BYTES;
 use source::Source;
+pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
 use trace_dat::TraceDat;
 
 /// Bytes by which a binary trace is known.
@@ -52,6 +52,9 @@ const CTF: [&[u8]; 5] = [
 ];
 /// Why a trace of LTTng is refused, in its own format.
 pub const CTF_NOT_READ: &str = "CTF, which LTTng writes, is a language of its own for records; the text that `babeltrace2 FOLDER` prints of it is read";
+
+/// The name of the function that does the once-a-second work of a CPU, in which pagesets decay.
+pub(super) const UPKEEP: &str = "vmstat_update";
 
 /// The kinds of binary traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,8 +109,8 @@ pub(super) struct Rings {
     pub formats: Vec<Vec<u8>>,
     /// Texts of `saved_cmdlines`; later ones hold.
     pub tasks: Vec<Vec<u8>>,
-    /// Where the descriptor of frame 0 would be, if it is known.
-    pub descriptors: Option<u64>,
+    /// Where the kernel has what they tell of.
+    pub addresses: Addresses,
     /// The text of `/proc/kallsyms`; empty if there are no call chains.
     pub symbols: Vec<u8>,
 }

@@ -90,6 +90,8 @@ pub enum Event<'a> {
         /// Addresses of the first of their descriptors, 0 beyond the last that is told.
         pages: [u64; BULK_PAGES_TOLD],
     },
+    /// `workqueue_execute_start` of `vmstat_update`: the once-a-second work of the CPU begins.
+    Upkeep,
     /// `kmem_cache_alloc`, `kmalloc`: an object was handed out.
     ObjectAlloc {
         /// Its address, or a hash of it; 0 if there was none.

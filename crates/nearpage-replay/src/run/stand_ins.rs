@@ -46,8 +46,10 @@ pub(crate) enum Found {
     Piece,
     /// It was allocated before the window, or without an event.
     Unknown,
-    /// The same on a machine of whose start nothing is known: one was taken that was free until now.
-    Made,
+    /// The same, and the kernel's state has it as free at the start: a page of a bulk allocation stands for it.
+    Untold,
+    /// The same, or nothing is known of the start: one was taken that was free until now.
+    Taken,
     /// It is of no zone.
     Nowhere,
 }
@@ -141,14 +143,48 @@ impl StandIns {
             return (Found::Piece, self.split(core, head, pfn, block, order));
         }
         match origin.zone {
+            Some(zone) if self.held.zones[zone].is_known() => self.known(core, zone, pfn, order),
             Some(zone) if self.held.zones[zone].is_all_free => {
                 let zone = core.zones()[zone].index();
-                let made = core.take_from_zone(zone, order, origin.migratetype);
-                (Found::Made, made.map(|pfn| CoreBlock { pfn, order }))
+                let taken = core.take_from_zone(zone, order, origin.migratetype);
+                (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
             }
             Some(zone) => (Found::Unknown, self.unknown(core, zone, order, origin.migratetype)),
             None => (Found::Nowhere, None),
         }
+    }
+
+    /// Takes the block at a frame that was in use at the start, if all of it still is.
+    pub(crate) fn take_held(
+        &mut self,
+        core: &Core<'_>,
+        pfn: Pfn,
+        order: Order,
+    ) -> Option<CoreBlock> {
+        let zone = self.map.zone_of(pfn)?;
+        let pfn = self.held.zones[zone].take_at(core, pfn, order)?;
+        Some(CoreBlock { pfn, order })
+    }
+
+    /// A block that no event allocated, of a zone of which it is known what was in use at the start. If this was not, it was
+    /// taken since without an event: in bulk, or from the free lists.
+    fn known(
+        &mut self,
+        core: &Core<'_>,
+        zone: usize,
+        pfn: Pfn,
+        order: Order,
+    ) -> (Found, Option<CoreBlock>) {
+        if let Some(pfn) = self.held.zones[zone].take_at(core, pfn, order) {
+            return (Found::Unknown, Some(CoreBlock { pfn, order }));
+        }
+        let bulk = if order == Order(0) { self.untold[zone].pop_front() } else { None };
+        if let Some((pfn, _)) = bulk {
+            return (Found::Untold, Some(CoreBlock { pfn, order }));
+        }
+        let zone = core.zones()[zone];
+        let taken = core.take_from_zone(zone.index(), order, zone.pageblock_type(pfn));
+        (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
     }
 
     /// A block that was allocated before the window.

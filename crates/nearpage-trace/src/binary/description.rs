@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::format::Format;
-use super::source::{Cursor, Descriptors, Order, damaged};
+use super::source::{Addresses, Cursor, Order, damaged};
 use super::symbols::Symbols;
 
 /// Formats of a file: a kernel has some thousands.
@@ -15,16 +15,16 @@ pub(super) struct Formats {
     by_id: HashMap<u16, Format>,
     pub order: Order,
     pub long_bytes: u64,
-    /// Where the kernel has the descriptors of frames.
-    pub descriptors: Descriptors,
+    /// Where the kernel has what records tell of.
+    pub addresses: Addresses,
     /// Names of the kernel's functions, for call chains.
     pub symbols: Symbols,
 }
 
 impl Formats {
     pub fn new(order: Order, long_bytes: u64) -> Formats {
-        let (descriptors, symbols) = (Descriptors(None), Symbols::default());
-        Formats { by_id: HashMap::new(), order, long_bytes, descriptors, symbols }
+        let (addresses, symbols) = (Addresses::default(), Symbols::default());
+        Formats { by_id: HashMap::new(), order, long_bytes, addresses, symbols }
     }
 
     /// The format of a record, by its first two bytes.

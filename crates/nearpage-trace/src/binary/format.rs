@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use super::UPKEEP;
 use super::flags::Flags;
-use super::source::{DESCRIPTOR_BYTES, Descriptors, Order};
+use super::source::{Addresses, DESCRIPTOR_BYTES, Order};
 use super::symbols::Symbols;
 
 /// Fields of an event: the widest of all kernels have some dozens.
@@ -88,14 +89,14 @@ impl Format {
         &self,
         record: &[u8],
         order: Order,
-        descriptors: Descriptors,
+        addresses: Addresses,
         out: &mut Vec<u8>,
     ) -> bool {
         // Markers have the name that the kernel's own text gives them.
         let name = if self.name == "print" { "tracing_mark_write" } else { &self.name };
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b":");
-        self.write_fields(record, order, descriptors, out).is_some()
+        self.write_fields(record, order, addresses, out).is_some()
     }
 
     /// Writes a call chain, a line a function as ftrace does, if the record is one. Functions without a name are left out.
@@ -128,14 +129,14 @@ impl Format {
         &self,
         record: &[u8],
         order: Order,
-        descriptors: Descriptors,
+        addresses: Addresses,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let number = |name| self.value(name, record, order);
         // The descriptor and the frame. Kernels to 3.19 have no frame.
         let block = || match number("pfn") {
             Some(u64::MAX) => Some((0, 0)),
-            Some(pfn) => Some((descriptors.of(pfn), pfn)),
+            Some(pfn) => Some((addresses.descriptor(pfn), pfn)),
             None => number("page").map(|page| (page, frame_of(page))),
         };
         match self.name.as_str() {
@@ -192,6 +193,9 @@ impl Format {
                 let text = self.text("buf", record, order)?.trim_ascii_end();
                 out.push(b' ');
                 out.extend(text.iter().map(|byte| if *byte < b' ' { b' ' } else { *byte }));
+            }
+            "workqueue_execute_start" if addresses.upkeep == number("function") => {
+                put(out, format_args!(" function {UPKEEP}"));
             }
             // Of other events only the name is read.
             _ => {}
@@ -295,7 +299,7 @@ mod tests {
             record.extend([3_u32, 0xcc0, 1].iter().flat_map(|number| number.to_le_bytes()));
             let mut out = Vec::new();
             let format = Format::parse(&format).unwrap();
-            assert!(format.write(&record, Order::Little, Descriptors(None), &mut out));
+            assert!(format.write(&record, Order::Little, Addresses::default(), &mut out));
             String::from_utf8(out).unwrap()
         };
         let page = 0xffff_ea00_0000_0000 + 0x1234 * DESCRIPTOR_BYTES;

@@ -12,7 +12,7 @@ use super::Lines;
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
-use super::source::{Cursor, Descriptors, Order, Source, damaged};
+use super::source::{Cursor, Order, Source, damaged};
 use super::symbols::Symbols;
 use super::{MAGIC_BYTES, TRACE_DAT};
 
@@ -113,12 +113,12 @@ impl TraceDat {
             cpus,
             formats: texts,
             tasks: names,
-            descriptors,
+            addresses,
             symbols,
         } = rings;
         let native = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
         let mut formats = Formats::new(native, size_of::<usize>() as u64);
-        formats.descriptors = Descriptors(descriptors);
+        formats.addresses = addresses;
         formats.symbols = Symbols::read(symbols);
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
@@ -466,7 +466,7 @@ fn write_record(
     };
     let pid = format.value("common_pid", record, formats.order)? as u32;
     LineHead { comm: tasks.name(pid), pid, cpu, time_ns }.write(out);
-    let is_whole = format.write(record, formats.order, formats.descriptors, out);
+    let is_whole = format.write(record, formats.order, formats.addresses, out);
     out.push(b'\n');
     format.write_chain(record, formats.order, formats.long_bytes, &formats.symbols, out);
     is_whole.then_some(())

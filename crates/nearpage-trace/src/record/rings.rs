@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::RecordError;
-use crate::binary;
+use crate::binary::{self, Addresses};
 
 /// Pages that are written at once.
 const PAGES_AT_ONCE: usize = 64;
@@ -236,13 +236,13 @@ impl Rings {
     pub(super) fn into_text(
         self,
         formats: Vec<Vec<u8>>,
-        descriptors: Option<u64>,
+        addresses: Addresses,
         symbols: Vec<u8>,
     ) -> impl Read {
         let Rings { rings, file, page_bytes, tasks, .. } = self;
         let cpus = rings.into_iter().map(|ring| (ring.cpu, ring.places)).collect();
         let page_bytes = page_bytes as u64;
-        binary::Rings { file, page_bytes, cpus, formats, tasks, descriptors, symbols }.text()
+        binary::Rings { file, page_bytes, cpus, formats, tasks, addresses, symbols }.text()
     }
 }
 
