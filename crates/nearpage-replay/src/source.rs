@@ -13,8 +13,9 @@ use crate::error::ReplayError;
 use crate::packed::Packed;
 use crate::watch::Watch;
 
-/// Names of the trace, plain and packed.
-const TRACE_NAMES: [&str; 4] = ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt"];
+/// Names of the trace: as text, plain and packed, and as trace-cmd and perf keep it.
+const TRACE_NAMES: [&str; 6] =
+    ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt", "trace.dat", "perf.data"];
 
 /// The long files of a bundle, or a trace alone.
 pub(crate) struct Source {
@@ -113,7 +114,8 @@ impl Source {
             }
             (None, _) => {
                 self.with_file(&TRACE_NAMES, |file| watch.pass(file), read).and_then(|done| {
-                    let expected = "trace.txt, trace.txt.zst, trace.txt.gz or trace.txt.bz2";
+                    let expected =
+                        "trace.txt, trace.txt.zst, trace.txt.gz, trace.txt.bz2, trace.dat or perf.data";
                     done.ok_or_else(|| {
                         ReplayError::incomplete(&self.name, "has no trace".into(), expected)
                     })

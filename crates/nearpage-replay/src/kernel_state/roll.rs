@@ -307,7 +307,15 @@ mod tests {
         let mut roll = Roll::new(Moment::Before, state, &map);
         let mut note = |cpu: u32, time_ns: u64, event: Event<'static>| {
             let cpu = CpuId(cpu);
-            roll.note(&TraceEvent { offset: 0, comm: b"", pid: 1, cpu, time_ns, event })
+            roll.note(&TraceEvent {
+                offset: 0,
+                comm: b"",
+                pid: 1,
+                cpu,
+                time_ns,
+                event,
+                fields: b"",
+            })
         };
         note(0, 0, Event::Marker(CAPTURED));
         assert_eq!(note(0, 1, Event::Marker(Moment::Before.begin())).map(|_| ()), None);
@@ -413,7 +421,15 @@ mod tests {
         let mut roll = Roll::new(Moment::Before, state, &map);
         let mut note = |text| {
             let (cpu, event) = (CpuId(0), Event::Marker(text));
-            roll.note(&TraceEvent { offset: 0, comm: b"", pid: 1, cpu, time_ns: 1, event })
+            roll.note(&TraceEvent {
+                offset: 0,
+                comm: b"",
+                pid: 1,
+                cpu,
+                time_ns: 1,
+                event,
+                fields: b"",
+            })
         };
         note(Moment::Before.begin());
         let state = note(Moment::Before.end()).unwrap();

@@ -247,7 +247,8 @@ impl Before {
             _ => return None,
         };
         let (cpu, pid) = (CpuId(self.task.0), self.task.1);
-        Some(TraceEvent { offset: 0, comm: b"", pid, cpu, time_ns: self.time_ns, event })
+        let time_ns = self.time_ns;
+        Some(TraceEvent { offset: 0, comm: b"", pid, cpu, time_ns, event, fields: b"" })
     }
 
     fn pfn(&mut self, from: &mut &[u8]) -> Option<Pfn> {
