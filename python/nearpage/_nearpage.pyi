@@ -114,7 +114,8 @@ class Events:
 
     Columns: ``time`` (duration in ns, by the clock of the trace), ``cpu``, ``event``, ``pfn`` (null if there is none),
     ``order``, ``flags`` (of the request, names that are known), ``type`` (migratetype), ``pid``, ``comm``, ``pages`` (of bulk
-    allocations: wanted, got) and ``text`` (of a marker; the cache of an object).
+    allocations: wanted, got), ``text`` (of a marker; the cache of an object), ``node`` and ``zone`` of the block, and fields that only some
+    kinds have. The schema says the unit and the meaning of each, in the metadata of its fields.
     Memory does not grow with the trace, but for what is kept of it. Ctrl-C is heard between two tables of an iteration; other
     libraries that take the stream hear it by their own rules.
     """
