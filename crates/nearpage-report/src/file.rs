@@ -67,8 +67,8 @@ impl PageFile {
     pub fn at(path: &Path, inputs: &[&Path]) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
         if path.file_name().is_some() && path.symlink_metadata().is_ok() {
-            let planted =
-                OutputFolder::of(path, None).and_then(|(folder, name)| folder.check(&name));
+            let planted = OutputFolder::of(path, None)
+                .and_then(|(folder, name)| folder.find(&name).map(drop));
             planted.map_err(unwritable)?;
         }
         let (asked, behind) = (path.into(), behind_links(path).map_err(unwritable)?);

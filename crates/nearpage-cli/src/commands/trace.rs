@@ -326,7 +326,7 @@ impl Output {
         }
         let path = place(path);
         let (folder, name) = OutputFolder::of(&path, sudo::caller())?;
-        folder.check(&name)?;
+        folder.find(&name)?;
         // Made and written without the library, whose errors name its file instead of the user's.
         let made = tempfile::Builder::new()
             .make_in(folder.here(), |path| folder.create(path.file_name().unwrap_or_default()))?;

@@ -207,7 +207,7 @@ const _: () = assert!(DEFAULT_BYTES <= BYTES_MOST);
 /// A tape has names of all processes: a new one is for its owner alone.
 fn open_or_create(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     let (folder, name) = OutputFolder::of(path, owner)?;
-    folder.check(&name)?;
+    folder.find(&name)?;
     let mut options = OpenOptions::new();
     // A FIFO must not wait for its reader.
     options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
