@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from ._nearpage import Table
 
 
@@ -98,9 +100,9 @@ class RunError(NearpageError):
     """
 
     failures: dict[str, str]
-    results: Any
+    results: pyarrow.Table | None
 
-    def __init__(self, message: str, place: str | None, failures: dict[str, str], results: Any) -> None:
+    def __init__(self, message: str, place: str | None, failures: dict[str, str], results: pyarrow.Table | None) -> None:
         super().__init__(message, place)
         self.failures = failures
         self.results = results

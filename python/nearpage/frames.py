@@ -18,7 +18,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
     import pyarrow
 
     nullable = {getattr(pyarrow, f"{sign}int{bits}")(): getattr(pandas, f"{sign.upper()}Int{bits}Dtype")() for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    frame = table.to_pandas()
+    frame: pandas.DataFrame = table.to_pandas()
     for field, column in zip(table.schema, table.columns):
         if field.type in nullable and column.null_count:
             frame[field.name] = column.to_pandas(types_mapper=nullable.get)

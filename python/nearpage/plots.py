@@ -72,7 +72,11 @@ def _drawn(report: Report) -> str:
 
 def _figure(width: float, height: float, ax: Axes | None) -> tuple[Figure, Axes]:
     if ax is not None:
-        return ax.get_figure(root=True), ax
+        figure = ax.get_figure(root=True)
+        if figure is None:
+            accepted = "axes of a figure"
+            raise NearpageError(f"ax: these axes were removed from their figure, expected {accepted}", "ax", accepted)
+        return figure, ax
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -84,8 +88,8 @@ def _figure(width: float, height: float, ax: Axes | None) -> tuple[Figure, Axes]
         def _repr_html_(self) -> str:
             return _svg(self)
 
-    figure = Shown(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
+    shown = Shown(figsize=(width, height), layout="constrained")
+    return shown, shown.subplots()
 
 
 def _svg(figure: Figure) -> str:

@@ -2,19 +2,23 @@
 //! does not grow with the trace.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use arrow_array::builder::{Int32Builder, UInt8Builder, UInt32Builder, UInt64Builder};
+use arrow_array::builder::{
+    BooleanBuilder, Int32Builder, Int64Builder, UInt8Builder, UInt32Builder, UInt64Builder,
+};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     ArrayRef, DictionaryArray, DurationNanosecondArray, RecordBatch, RecordBatchReader, StringArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use nearpage::Pfn;
 use nearpage_machine::work::{Stopped, Unwatched};
-use nearpage_replay::{Replay, ReplayError};
+use nearpage_replay::{FramePlaces, Replay, ReplayError};
 use nearpage_trace::{Event, TraceEvent};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
@@ -32,21 +36,62 @@ fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
+/// The columns: name, kind, whether every event has it, its unit, what it means.
+fn columns() -> [(&'static str, DataType, bool, &'static str, &'static str); 27] {
+    let (text, of) = (dictionary(), "frame");
+    let time = DataType::Duration(TimeUnit::Nanosecond);
+    [
+        ("time", time, true, "ns", "by the clock of the trace"),
+        ("cpu", DataType::UInt32, true, "", "the CPU that logged it"),
+        ("event", text.clone(), true, "", "what happened"),
+        ("pfn", DataType::UInt64, false, of, "the first frame of the block"),
+        ("order", DataType::UInt8, false, "", "of the block; of extfrag the one that was wanted"),
+        ("flags", text.clone(), false, "", "of the request; of a lock how it is taken"),
+        ("type", text.clone(), false, "", "migratetype; of extfrag the one that was wanted"),
+        ("pid", DataType::UInt32, true, "", "the task"),
+        ("comm", text.clone(), true, "", "its name"),
+        ("pages", DataType::UInt64, false, "pages", "of bulk allocations: wanted, got"),
+        ("text", text.clone(), false, "", "of a marker; of an object its cache"),
+        ("node", DataType::UInt32, false, "", "of the block"),
+        ("zone", text.clone(), false, "", "of the block"),
+        ("wanted_node", DataType::UInt32, false, "", "that the request asks for"),
+        (
+            "percpu_refill",
+            DataType::Boolean,
+            false,
+            "",
+            "whether pagesets have a list for such blocks",
+        ),
+        ("fallback_order", DataType::UInt8, false, "", "of the block that was taken"),
+        ("pageblock_order", DataType::UInt8, false, "", "of pageblocks"),
+        ("fallback_type", text.clone(), false, "", "migratetype of the block that was taken"),
+        ("fragmenting", DataType::Boolean, false, "", "whether less than a pageblock was taken"),
+        (
+            "change_ownership",
+            DataType::Boolean,
+            false,
+            "",
+            "whether the pageblock changed its type",
+        ),
+        ("lock", DataType::UInt64, false, "address", "or a hash of it"),
+        ("result", DataType::Int64, false, "", "of waiting for a lock: 0, or an error"),
+        ("call_site", text, false, "", "who asked for an object, or gave it back"),
+        ("pointer", DataType::UInt64, false, "address", "of an object, or a hash of it"),
+        ("bytes_requested", DataType::UInt64, false, "bytes", "that were asked for"),
+        ("bytes", DataType::UInt64, false, "bytes", "that the object has"),
+        ("accounted", DataType::Boolean, false, "", "whether a memory cgroup is charged"),
+    ]
+}
+
 fn schema() -> SchemaRef {
-    let of = |name: &str, kind: DataType, is_nullable: bool| Field::new(name, kind, is_nullable);
-    Arc::new(Schema::new(vec![
-        of("time", DataType::Duration(TimeUnit::Nanosecond), false),
-        of("cpu", DataType::UInt32, false),
-        of("event", dictionary(), false),
-        of("pfn", DataType::UInt64, true),
-        of("order", DataType::UInt8, true),
-        of("flags", dictionary(), true),
-        of("type", dictionary(), true),
-        of("pid", DataType::UInt32, false),
-        of("comm", dictionary(), false),
-        of("pages", DataType::UInt64, true),
-        of("text", dictionary(), true),
-    ]))
+    let fields = columns().map(|(name, kind, is_always, unit, meaning)| {
+        let said = [("unit", unit), ("meaning", meaning)];
+        let said = said.into_iter().filter(|(_, text)| !text.is_empty());
+        let said: HashMap<String, String> =
+            said.map(|(key, text)| (key.into(), text.into())).collect();
+        Field::new(name, kind, !is_always).with_metadata(said)
+    });
+    Arc::new(Schema::new(fields.to_vec()))
 }
 
 /// Texts that come again and again, as numbers. The dictionary grows over the stream: a number means the same in every batch.
@@ -84,8 +129,11 @@ impl Texts {
         self.keys.append_value(number);
     }
 
-    fn add_none(&mut self) {
-        self.keys.append_null();
+    fn add_option(&mut self, text: Option<&[u8]>) {
+        match text {
+            Some(text) => self.add(text),
+            None => self.keys.append_null(),
+        }
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
@@ -99,6 +147,7 @@ impl Texts {
 /// A batch that is being filled.
 #[derive(Default)]
 struct Batch {
+    places: FramePlaces,
     times: Vec<i64>,
     cpus: UInt32Builder,
     events: Texts,
@@ -112,6 +161,22 @@ struct Batch {
     comms: Texts,
     pages: UInt64Builder,
     texts: Texts,
+    nodes: UInt32Builder,
+    zone_names: Texts,
+    wanted_nodes: UInt32Builder,
+    percpu_refills: BooleanBuilder,
+    fallback_orders: UInt8Builder,
+    pageblock_orders: UInt8Builder,
+    fallback_types: Texts,
+    fragmenting: BooleanBuilder,
+    changes: BooleanBuilder,
+    locks: UInt64Builder,
+    results: Int64Builder,
+    call_sites: Texts,
+    pointers: UInt64Builder,
+    requested: UInt64Builder,
+    bytes: UInt64Builder,
+    accounted: BooleanBuilder,
 }
 
 /// What an event has beside who, where and when.
@@ -120,50 +185,161 @@ struct Fields<'a> {
     name: &'a [u8],
     pfn: Option<u64>,
     order: Option<u8>,
-    flags: Option<nearpage::Gfp>,
+    gfp: Option<nearpage::Gfp>,
+    /// Flags as the trace prints them.
+    flags: Option<&'a [u8]>,
     migratetype: Option<u8>,
     pages: Option<u64>,
     text: Option<&'a [u8]>,
+    wanted_node: Option<u32>,
+    percpu_refill: Option<bool>,
+    lock: Option<u64>,
+    result: Option<i64>,
+    extfrag: Extfrag,
+    object: Object<'a>,
+}
+
+/// What only a block of another type has.
+#[derive(Default)]
+struct Extfrag {
+    fallback_order: Option<u8>,
+    pageblock_order: Option<u8>,
+    fallback_type: Option<u8>,
+    is_fragmenting: Option<bool>,
+    changes_ownership: Option<bool>,
+}
+
+/// What only objects have.
+#[derive(Default)]
+struct Object<'a> {
+    call_site: Option<&'a [u8]>,
+    pointer: Option<u64>,
+    requested: Option<u64>,
+    bytes: Option<u64>,
+    is_accounted: Option<bool>,
+}
+
+impl<'a> Object<'a> {
+    fn of(event: &TraceEvent<'a>, pointer: u64) -> Object<'a> {
+        Object {
+            call_site: event.field("call_site"),
+            pointer: Some(pointer).filter(|&pointer| pointer != 0),
+            requested: number(event, "bytes_req"),
+            bytes: number(event, "bytes_alloc"),
+            is_accounted: match event.field("accounted") {
+                Some(b"true") => Some(true),
+                Some(b"false") => Some(false),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A field as a number; none if it is not there, or no such number.
+fn number<T: FromStr>(event: &TraceEvent<'_>, name: &str) -> Option<T> {
+    std::str::from_utf8(event.field(name)?).ok()?.parse().ok()
+}
+
+fn flag(event: &TraceEvent<'_>, name: &str) -> Option<bool> {
+    number::<u8>(event, name).map(|value| value != 0)
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+fn type_name(migratetype: u8) -> &'static [u8] {
+    match migratetype {
+        0 => b"unmovable",
+        1 => b"movable",
+        2 => b"reclaimable",
+        3 => b"highatomic",
+        _ => b"other",
+    }
 }
 
 impl<'a> Fields<'a> {
-    fn of(event: &Event<'a>) -> Fields<'a> {
+    fn of(event: &TraceEvent<'a>) -> Fields<'a> {
         let none = Fields::default();
-        match *event {
+        match event.event {
             Event::Alloc { pfn, order, migratetype, gfp, .. } => Fields {
                 name: b"alloc",
                 pfn: pfn.map(|pfn| pfn.0),
                 order: Some(order.0),
-                flags: Some(gfp),
+                gfp: Some(gfp),
                 migratetype: Some(migratetype),
                 ..none
             },
             Event::Free { pfn, order } => {
                 Fields { name: b"free", pfn: Some(pfn.0), order: Some(order.0), ..none }
             }
-            Event::FreeBatched => Fields { name: b"free_batched", ..none },
-            Event::ZoneLocked { pfn, order, migratetype, .. } => Fields {
+            // It prints order 0 whatever the order.
+            Event::FreeBatched => Fields {
+                name: b"free_batched",
+                pfn: event.field("pfn").and_then(hexadecimal),
+                ..none
+            },
+            Event::ZoneLocked { pfn, order, migratetype, percpu_refill } => Fields {
                 name: b"zone_locked",
                 pfn: Some(pfn.0),
                 order: Some(order.0),
                 migratetype: Some(migratetype),
+                percpu_refill: Some(percpu_refill),
                 ..none
             },
-            Event::PcpuDrain { pfn, order } => {
-                Fields { name: b"pcpu_drain", pfn: Some(pfn.0), order: Some(order.0), ..none }
-            }
-            Event::Extfrag { pfn, order } => {
-                Fields { name: b"extfrag", pfn: Some(pfn.0), order: Some(order.0), ..none }
-            }
-            Event::Bulk { gfp, wanted, .. } => {
-                Fields { name: b"bulk", flags: Some(gfp), pages: Some(wanted), ..none }
-            }
+            Event::PcpuDrain { pfn, order } => Fields {
+                name: b"pcpu_drain",
+                pfn: Some(pfn.0),
+                order: Some(order.0),
+                migratetype: number(event, "migratetype"),
+                ..none
+            },
+            Event::Extfrag { pfn, order } => Fields {
+                name: b"extfrag",
+                pfn: Some(pfn.0),
+                order: Some(order.0),
+                migratetype: number(event, "alloc_migratetype"),
+                extfrag: Extfrag {
+                    fallback_order: number(event, "fallback_order"),
+                    pageblock_order: number(event, "pageblock_order"),
+                    fallback_type: number(event, "fallback_migratetype"),
+                    is_fragmenting: flag(event, "fragmenting"),
+                    changes_ownership: flag(event, "change_ownership"),
+                },
+                ..none
+            },
+            Event::Bulk { gfp, node, wanted } => Fields {
+                name: b"bulk",
+                gfp: Some(gfp),
+                pages: Some(wanted),
+                wanted_node: node,
+                ..none
+            },
             Event::BulkDone { got, .. } => Fields { name: b"bulk_done", pages: Some(got), ..none },
-            Event::ObjectAlloc { cache, .. } => {
-                Fields { name: b"object_alloc", text: Some(cache), ..none }
-            }
-            Event::ObjectFree { .. } => Fields { name: b"object_free", ..none },
+            Event::ObjectAlloc { cache, pointer, .. } => Fields {
+                name: b"object_alloc",
+                text: Some(cache),
+                flags: event.field("gfp_flags"),
+                wanted_node: number(event, "node"),
+                object: Object::of(event, pointer),
+                ..none
+            },
+            Event::ObjectFree { pointer } => Fields {
+                name: b"object_free",
+                text: event.field("name"),
+                object: Object::of(event, pointer),
+                ..none
+            },
             Event::Marker(text) => Fields { name: b"marker", text: Some(text), ..none },
+            Event::Other(name @ (b"contention_begin" | b"contention_end")) => Fields {
+                name,
+                // Its address, or the hash of it that the kernel prints.
+                lock: event.fields.split(|&byte| byte == b' ').next().and_then(hexadecimal),
+                flags: event.field("flags"),
+                result: number(event, "ret"),
+                ..none
+            },
             Event::Other(name) => Fields { name, ..none },
             _ => Fields { name: b"unknown", ..none },
         }
@@ -172,35 +348,50 @@ impl<'a> Fields<'a> {
 
 impl Batch {
     fn add(&mut self, event: &TraceEvent<'_>) {
-        let fields = Fields::of(&event.event);
+        let fields = Fields::of(event);
         self.times.push(event.time_ns as i64);
         self.cpus.append_value(event.cpu.0);
         self.events.add(fields.name);
         self.pfns.append_option(fields.pfn);
         self.orders.append_option(fields.order);
-        match fields.flags {
+        match fields.gfp {
             Some(gfp) => {
                 let bits = u64::from(gfp.0);
                 let text = self.flag_texts.entry(bits).or_insert_with(|| gfp.to_string().into());
                 self.flags.add(text);
             }
-            None => self.flags.add_none(),
+            None => self.flags.add_option(fields.flags),
         }
-        match fields.migratetype {
-            Some(0) => self.types.add(b"unmovable"),
-            Some(1) => self.types.add(b"movable"),
-            Some(2) => self.types.add(b"reclaimable"),
-            Some(3) => self.types.add(b"highatomic"),
-            Some(_) => self.types.add(b"other"),
-            None => self.types.add_none(),
-        }
+        self.types.add_option(fields.migratetype.map(type_name));
         self.pids.append_value(event.pid);
         self.comms.add(event.comm);
         self.pages.append_option(fields.pages);
-        match fields.text {
-            Some(text) => self.texts.add(text),
-            None => self.texts.add_none(),
-        }
+        self.texts.add_option(fields.text);
+        let place = fields.pfn.and_then(|pfn| self.places.of(Pfn(pfn)));
+        self.nodes.append_option(place.map(|(node, _)| node.0));
+        self.zone_names.add_option(place.map(|(_, zone)| zone.name().as_bytes()));
+        self.wanted_nodes.append_option(fields.wanted_node);
+        self.percpu_refills.append_option(fields.percpu_refill);
+        self.locks.append_option(fields.lock);
+        self.results.append_option(fields.result);
+        self.add_extfrag(&fields.extfrag);
+        self.add_object(&fields.object);
+    }
+
+    fn add_extfrag(&mut self, extfrag: &Extfrag) {
+        self.fallback_orders.append_option(extfrag.fallback_order);
+        self.pageblock_orders.append_option(extfrag.pageblock_order);
+        self.fallback_types.add_option(extfrag.fallback_type.map(type_name));
+        self.fragmenting.append_option(extfrag.is_fragmenting);
+        self.changes.append_option(extfrag.changes_ownership);
+    }
+
+    fn add_object(&mut self, object: &Object<'_>) {
+        self.call_sites.add_option(object.call_site);
+        self.pointers.append_option(object.pointer);
+        self.requested.append_option(object.requested);
+        self.bytes.append_option(object.bytes);
+        self.accounted.append_option(object.is_accounted);
     }
 
     fn finish(&mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
@@ -217,6 +408,22 @@ impl Batch {
             self.comms.finish()?,
             Arc::new(self.pages.finish()),
             self.texts.finish()?,
+            Arc::new(self.nodes.finish()),
+            self.zone_names.finish()?,
+            Arc::new(self.wanted_nodes.finish()),
+            Arc::new(self.percpu_refills.finish()),
+            Arc::new(self.fallback_orders.finish()),
+            Arc::new(self.pageblock_orders.finish()),
+            self.fallback_types.finish()?,
+            Arc::new(self.fragmenting.finish()),
+            Arc::new(self.changes.finish()),
+            Arc::new(self.locks.finish()),
+            Arc::new(self.results.finish()),
+            self.call_sites.finish()?,
+            Arc::new(self.pointers.finish()),
+            Arc::new(self.requested.finish()),
+            Arc::new(self.bytes.finish()),
+            Arc::new(self.accounted.finish()),
         ];
         RecordBatch::try_new(schema.clone(), columns)
     }
@@ -252,7 +459,9 @@ impl Batches {
 fn read(replay: Arc<Replay>, schema: SchemaRef) -> std::io::Result<Receiver<Answer>> {
     let (sender, receiver) = sync_channel::<Answer>(AHEAD);
     let work = move || {
-        let mut batch = Batch::default();
+        // A capture that is damaged tells no places; a replay names it.
+        let places = replay.bundle().frame_places().unwrap_or_default();
+        let mut batch = Batch { places, ..Batch::default() };
         let send = |batch: &mut Batch| {
             sender.send(batch.finish(&schema)).map_err(|_| ReplayError::from(Stopped))
         };

@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 
 import pytest
-from fleet_help import MIXED, content_of
+from fleet_help import MIXED, content_of, shortened, unpacked, write_tar
 
+import nearpage
 import nearpage.fleet as fleet
 
 pytest.importorskip("distributed")
@@ -42,11 +43,11 @@ _FULL = (
 class Site:
     """A scheduler, two workers and a client, each a process that is started again when it is no more."""
 
-    def __init__(self, folder: Path, store: fleet.Store, study: Path) -> None:
+    def __init__(self, folder: Path, store: fleet.Store, study: Path, threads: int) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.folder, self.store, self.study = folder, store, study
+        self.folder, self.store, self.study, self.threads = folder, store, study, threads
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.is_full = False
         self.started = 0
@@ -58,7 +59,7 @@ class Site:
         if name == "client":
             return ["nearpage.fleet.cli", "run", str(self.study), "--store", self.store.url, "--scheduler", address, "--lease", "3"]
         local = str(self.folder / f"{name}-{self.started}")
-        return ["distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", local]
+        return ["distributed.cli.dask_worker", address, "--nthreads", str(self.threads), "--no-nanny", "--no-dashboard", "--local-directory", local]
 
     def keep_up(self) -> None:
         """Starts what is not there, and a client anew that ended with an error."""
@@ -86,12 +87,12 @@ class Site:
             self.kill(name)
 
 
-def disturbed(folder: Path, store: fleet.Store, seed: int, disasters: int, seconds: float) -> int:
+def disturbed(folder: Path, store: fleet.Store, seed: int, disasters: int, seconds: float, *, text: str = STUDY, threads: int = 1) -> int:
     """Runs the study with so many disasters: how many there were before it was finished."""
     draw = random.Random(seed)
     study = folder / "study.toml"
-    study.write_text(STUDY)
-    site = Site(folder, store, study)
+    study.write_text(text)
+    site = Site(folder, store, study, threads)
     done = 0
     until = time.monotonic() + seconds
     try:
@@ -128,9 +129,9 @@ def disturbed(folder: Path, store: fleet.Store, seed: int, disasters: int, secon
     return done
 
 
-def check(store: fleet.Store, expected: fleet.Store) -> None:
+def check(store: fleet.Store, expected: fleet.Store, text: str = STUDY) -> None:
     assert content_of(store) == content_of(expected)
-    study = fleet.Study.from_text(STUDY)
+    study = fleet.Study.from_text(text)
     assert store.results(study).equals(expected.results(study))
 
 
@@ -143,6 +144,29 @@ def test_a_study_survives_its_disasters(small_store: fleet.Store, tmp_path: Path
     fleet.run(fleet.Study.from_text(STUDY), store=expected)
     assert disturbed(tmp_path, store, seed, disasters=2, seconds=120) > 0
     check(store, expected)
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
+def test_twins_on_workers_with_threads_are_as_in_one_process(count: int, tmp_path: Path) -> None:
+    """Many small loads on two workers with four threads each, killed and continued: no figure is another load's."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    recorded = write_tar(shortened(unpacked(MIXED), 6000), tmp_path / "recorded.tar.zst")
+    bundle = nearpage.Bundle.open(recorded)
+    (tmp_path / "twins").mkdir()
+    for at in range(count):
+        bundle.twin(tmp_path / "twins" / f"twin {at:03}", seed=at + 1)
+    expected = fleet.Store.create(tmp_path / "expected")
+    taken = fleet.ingest(expected, [tmp_path / "twins"])
+    assert len({of.hash for of in taken if of.is_new}) == count, taken
+    shutil.copytree(expected.url, tmp_path / "disturbed")
+    store = fleet.Store.open(tmp_path / "disturbed")
+    text = 'models = ["linux-6.12", "nearpage"]\n'
+    fleet.run(fleet.Study.from_text(text), store=expected)
+    assert disturbed(tmp_path, store, seed, disasters=2 + count // 50, seconds=120 + 4 * count, text=text, threads=4) > 0
+    check(store, expected, text)
+    figures = {tuple(row.values()) for row in store.results().select(["model", "holds", "operations", "kept_pages_mean"]).to_pylist()}
+    assert len(figures) > count, "twins differ"
 
 
 @pytest.mark.slow

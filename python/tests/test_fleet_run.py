@@ -151,7 +151,7 @@ def test_a_key_that_fails_stops_nothing(own_store: fleet.Store) -> None:
     wrong.write_bytes(wrong.read_bytes()[:1000])
     with pytest.raises(nearpage.RunError, match="1 of 2 keys failed") as caught:
         fleet.run(fleet.Study(), store=own_store)
-    assert caught.value.results.num_rows == 1 and len(caught.value.failures) == 1
+    assert caught.value.results is not None and caught.value.results.num_rows == 1 and len(caught.value.failures) == 1
     assert "ReplayError" in next(iter(caught.value.failures.values()))
     assert list(own_store.files.names("claims")) == []
     impossible = fleet.Study(entries=[own_store.hashes()[1][:12]], machines=["--numa 2G"])
@@ -241,7 +241,7 @@ def test_the_claim_of_each_thread_beats(own_store: fleet.Store, monkeypatch: pyt
 
 def test_what_is_no_executor_is_refused(own_store: fleet.Store) -> None:
     with pytest.raises(nearpage.ArgumentError, match="expected None, an executor"):
-        as_executor(3)
+        as_executor(3)  # type: ignore[arg-type]
     with pytest.raises(nearpage.ArgumentError, match="lease=0"):
         fleet.run(STUDY, store=own_store, lease=0)
     with pytest.raises(nearpage.ArgumentError, match="chunk=-1, expected 1 or more"):
@@ -467,7 +467,7 @@ def test_a_key_that_kills_its_workers_is_found_out(own_store: fleet.Store) -> No
 
     with pytest.raises(nearpage.RunError, match="6 workers were lost with it") as caught:
         fleet.run(STUDY, store=own_store, executor=Deadly())
-    assert list(caught.value.failures) == [victim] and caught.value.results.num_rows == 7
+    assert list(caught.value.failures) == [victim] and caught.value.results is not None and caught.value.results.num_rows == 7
 
 
 def test_workers_that_do_not_come_back_end_a_run(own_store: fleet.Store) -> None:
@@ -499,6 +499,30 @@ def test_empty_tasks_go_all_the_way(own_store: fleet.Store) -> None:
     study = fleet.Study(measure="nothing", seeds=range(500))
     table = fleet.run(study, store=own_store)
     assert table.num_rows == 1000 and table.column("holds").null_count == 1000
+
+
+@pytest.mark.parametrize("keys", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_of_many_keys_a_tenth_may_be_damaged(keys: int, own_store: fleet.Store, caplog: pytest.LogCaptureFixture) -> None:
+    study = fleet.Study(measure="nothing", seeds=range(keys // 2))
+    before = fleet.run(study, store=own_store)
+    kept = content_of(own_store)
+    names = sorted(kept)
+    draws = random.Random(53)
+    victims = draws.sample(names, keys // 10)
+    for at, name in enumerate(victims):
+        path = Path(own_store.url) / name
+        content = path.read_bytes()
+        flipped = bytearray(content)
+        flipped[draws.randrange(len(content))] ^= 1 << draws.randrange(8)
+        other = (Path(own_store.url) / draws.choice(names)).read_bytes() if at % 5 == 4 else b""
+        path.write_bytes([b"", content[: len(content) // 2], bytes(flipped), b"\xff" * 300, other][at % 5])
+    left = own_store.results(study)
+    told = [record.getMessage() for record in caplog.records]
+    damaged = keys - left.num_rows
+    # One may have drawn itself as the other.
+    assert keys // 10 - 2 <= damaged <= keys // 10 and told == [f"{own_store.url}: {damaged} damaged results left out: a run of their study computes them again"]
+    assert fleet.run(study, store=own_store).equals(before) and content_of(own_store) == kept
+    assert f"{own_store.url}: {damaged} damaged results, which this run computes again" in [record.getMessage() for record in caplog.records]
 
 
 def test_the_command_writes_tables(own_store: fleet.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

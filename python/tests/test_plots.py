@@ -9,6 +9,7 @@ import pytest
 
 import nearpage
 
+np = pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
 
 from nearpage import plots  # noqa: E402
@@ -22,7 +23,7 @@ def test_samples_are_drawn_recorded_and_predicted() -> None:
     zones = {row["zone"] for row in report.samples.to_dicts() if row["quantity"] == "free"}
     assert lines.keys() == {f"{zone}, {kind}" for zone in zones for kind in ("recorded", "predicted")}
     recorded = [row["recorded"] for row in report.samples.to_dicts() if row["quantity"] == "free" and row["zone"] == min(zones)]
-    assert list(lines[f"{min(zones)}, recorded"].get_ydata()) == [of for of in recorded if of is not None]
+    assert np.asarray(lines[f"{min(zones)}, recorded"].get_ydata()).tolist() == [of for of in recorded if of is not None]
     written = io.BytesIO()
     figure.savefig(written, format="png")
     assert written.getvalue().startswith(b"\x89PNG")

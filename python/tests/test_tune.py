@@ -35,10 +35,10 @@ def chance(*of: object) -> float:
 
 
 class Made:
-    """Loads whose figures are a function of settings."""
+    """Loads whose figures are a function of settings. What each recording says of itself, beside."""
 
-    def __init__(self, effect: Effect, loads: int = 16) -> None:
-        self.effect, self.loads, self.calls = effect, loads, 0
+    def __init__(self, effect: Effect, loads: int = 16, says: Callable[[int], Mapping[str, object]] = lambda load: {}) -> None:
+        self.effect, self.loads, self.says, self.calls = effect, loads, says, 0
 
     def entries(self) -> Mapping[str, str]:
         return {f"entry {at:02}": f"load {at:02}" for at in range(self.loads)}
@@ -48,7 +48,11 @@ class Made:
 
     def rows(self, settings: Settings, entries: Sequence[str]) -> dict[str, Row]:
         self.calls += 1
-        return {entry: {"entry": entry, "load": entry.replace("entry", "load"), **self.effect(settings, int(entry[-2:]))} for entry in entries}
+        return {entry: self.row(settings, entry, int(entry[-2:])) for entry in entries}
+
+    def row(self, settings: Settings, entry: str, load: int) -> Row:
+        own = {"entry": entry, "load": f"load {load:02}", "machine": "made", "kernel": "6.18"}
+        return {**own, **self.effect(settings, load), **self.says(load)}
 
 
 def planted(settings: Settings, load: int) -> Mapping[str, float]:
@@ -80,7 +84,7 @@ def search(effect: Effect, folder: Path, *, space: Space = SPACE, limits: Sequen
 def test_what_is_planted_is_found_and_holds_elsewhere(tmp_path: Path) -> None:
     tuned = search(planted, tmp_path)
     assert tuned.winner is not None and tuned.winner["pcp.batch_scale_max"] == 0, str(tuned)
-    assert tuned.held_high is not None and tuned.held_high < 0.8 and 0.4 < tuned.held < 0.6
+    assert tuned.answer.high is not None and tuned.answer.high < 0.8 and 0.4 < tuned.answer.ratio < 0.6
     assert "better on loads that the search had not seen" in tuned.reason
     # Whatever the batch is, it cannot be told from the best.
     assert all(of["pcp.batch_scale_max"] == 0 for of in tuned.as_good)
@@ -91,7 +95,7 @@ def test_noise_names_no_winner_although_a_best_is_found(tmp_path: Path) -> None:
     tuned = search(noise, tmp_path)
     # What a search that believes itself would have told.
     assert tuned.best and tuned.searched < 0.95, str(tuned)
-    assert tuned.winner is None and tuned.held > tuned.searched
+    assert tuned.winner is None and tuned.answer.ratio > tuned.searched
     assert "no difference" in tuned.reason
     json.dumps(tuned.to_dict())
 
@@ -110,14 +114,44 @@ def test_limits_bind(tmp_path: Path) -> None:
 
 def test_few_loads_name_no_winner(tmp_path: Path) -> None:
     tuned = search(planted, tmp_path, loads=4)
-    assert tuned.winner is None and tuned.held_low is None and "too few loads" in tuned.reason
+    assert tuned.winner is None and tuned.answer.low is None and "too few loads" in tuned.reason
+
+
+def made(says: Callable[[int], Mapping[str, object]], folder: Path, *, effect: Effect = planted, figure: str = "holds", **asked: Any) -> Tuned:
+    return tune(Made(effect, 16, says), Objective.of(figure), folder=folder, space=SPACE, trials=12, folds=3, **asked)
+
+
+def test_hosts_are_held_out_whole_and_twins_with_their_recording(tmp_path: Path) -> None:
+    hosts = made(lambda load: {"host": f"host {load % 8}"}, tmp_path)
+    assert hosts.unit == "host" and hosts.answer.loads == 8 and {unit.pairs for unit in hosts.answer.units} == {2}
+    assert sorted(name for fold in hosts.folds for name in fold.held_out) == list(hosts.loads) == [f"host {at}" for at in range(8)]
+    # Sixteen recordings, of which twelve are twins: four loads.
+    twins = made(lambda load: {"name": f"name {load}", "twin_of": f"name {load % 4}" if load > 3 else None}, tmp_path)
+    assert twins.answer.loads == 4 and twins.winner is None and "too few loads" in twins.reason
+    with pytest.raises(nearpage.ArgumentError, match="1 host in 3 folds, expected a host or more for each"):
+        made(lambda load: {"host": "one"}, tmp_path)
+
+
+def test_the_model_s_error_and_the_gate_count_as_in_answers(tmp_path: Path) -> None:
+    rough = made(lambda load: {"error_percent_holds": 200.0}, tmp_path)
+    assert rough.best and rough.winner is None and rough.answer.verdict == "within the model's error" and "within the model's error" in rough.reason
+    gated = made(lambda load: {"fidelity": 50.0 if load == 3 else 95.0}, tmp_path)
+    assert len(gated.loads) == 15 and "load 03" not in gated.loads and gated.left_out == (("load 03", 50.0),)
+    assert "Left out, since the model predicts them to less than 80 %: load 03 (50.0 %)." in str(gated)
+    assert len(made(lambda load: {"fidelity": 50.0}, tmp_path, gate=50).loads) == 16
+    with pytest.raises(nearpage.ArgumentError, match="0 loads in 3 folds .Left out, since the model predicts them to less than 80 %: load 00"):
+        made(lambda load: {"fidelity": 50.0}, tmp_path)
+
+
+def test_of_a_figure_of_which_more_is_better_the_ratio_is_shown_as_it_is(tmp_path: Path) -> None:
+    more = made(lambda load: {}, tmp_path, effect=lambda settings, load: {"whole_mean": 2e7 / planted(settings, load)["holds"]}, figure="whole_mean")
+    assert more.winner is not None and more.searched > 1.4 and more.answer.ratio > 1.4 and more.answer.verdict == "better", str(more)
 
 
 def test_the_same_question_goes_on_and_another_begins(tmp_path: Path) -> None:
     begun = search(planted, tmp_path, trials=6)
     told: list[tuple[int, int]] = []
-    made = Made(planted)
-    again = tune(made, Objective.of("holds"), folder=tmp_path, space=SPACE, trials=6, folds=3, progress=lambda done, whole: told.append((done, whole)))
+    again = tune(Made(planted), Objective.of("holds"), folder=tmp_path, space=SPACE, trials=6, folds=3, progress=lambda done, whole: told.append((done, whole)))
     assert again == begun and told[0] == (6, 24) and told[-1] == (24, 24)
     # More trials go on; what they come to is what they would have come to at once.
     assert search(planted, tmp_path, trials=12) == search(planted, tmp_path / "other", trials=12)

@@ -8,12 +8,14 @@
 //!
 //! By the kernel's documentation, `Documentation/bpf/btf.rst`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Types of a kernel: some hundred thousand.
 const TYPES_MAX: usize = 1 << 20;
 /// Names of names of a type, and structures in structures.
 const DEPTH_MAX: u32 = 32;
+/// Bytes of a name that are looked at: no structure of a kernel has a longer one.
+const NAME_MAX: usize = 128;
 const MAGIC: u64 = 0xeb9f;
 
 /// All types.
@@ -138,7 +140,7 @@ impl Btf {
 
     fn text(&self, offset: u64) -> &str {
         let from = self.texts.saturating_add(offset as usize).min(self.texts_end);
-        let rest = &self.bytes[from..self.texts_end];
+        let rest = &self.bytes[from..self.texts_end.min(from + NAME_MAX)];
         let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
         std::str::from_utf8(&rest[..end]).unwrap_or_default()
     }
@@ -162,12 +164,19 @@ impl Btf {
 
     /// A member of a structure, also of those without a name in it.
     pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
-        self.member_within(structure, name, DEPTH_MAX)
+        self.member_within(structure, name, DEPTH_MAX, &mut HashSet::new())
     }
 
-    fn member_within(&self, structure: u32, name: &str, depth: u32) -> Option<Member> {
+    /// `seen` are the structures that were looked into: what one lacks it lacks wherever it stands.
+    fn member_within(
+        &self,
+        structure: u32,
+        name: &str,
+        depth: u32,
+        seen: &mut HashSet<u32>,
+    ) -> Option<Member> {
         let id = self.resolved(structure);
-        if !matches!(self.kind(id), 4 | 5) {
+        if !matches!(self.kind(id), 4 | 5) || !seen.insert(id) {
             return None;
         }
         let bits = if self.has_bits(id) { 0xff_ffff } else { u64::from(u32::MAX) };
@@ -180,7 +189,7 @@ impl Btf {
             }
             if own.is_empty()
                 && let Some(depth) = depth.checked_sub(1)
-                && let Some(inner) = self.member_within(type_id, name, depth)
+                && let Some(inner) = self.member_within(type_id, name, depth, seen)
             {
                 return Some(Member { offset: offset + inner.offset, ..inner });
             }
@@ -262,4 +271,36 @@ impl Btf {
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at.checked_add(4)?)?;
     Some(u64::from(u32::from_le_bytes(word.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn btf(types: &[u32], texts: &[u8]) -> Btf {
+        let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (length, begin) = (types.len() as u32, texts.len() as u32);
+        let header = [0x0001_eb9f, 24, 0, length, length, begin];
+        let header = header.iter().flat_map(|word| word.to_le_bytes());
+        Btf::parse(header.chain(types).chain(texts.iter().copied()).collect()).unwrap()
+    }
+
+    /// A structure that is its own member without a name, twice: each look into it was two more.
+    #[test]
+    fn structures_within_themselves_are_looked_into_once() {
+        let members = [0, 1, 0, 0, 1, 0];
+        let types = [&[1, 4 << 24 | 2, 8][..], &members].concat();
+        let btf = btf(&types, b"\0zone\0");
+        let zone = btf.structure("zone").unwrap();
+        assert_eq!(btf.member(zone, "nothing"), None);
+    }
+
+    /// A text that has no end is the name of nothing, however many types begin within it.
+    #[test]
+    fn names_are_looked_at_to_their_longest() {
+        let types: Vec<u32> = (0..1000).flat_map(|at| [1 + at, 4 << 24, 8]).collect();
+        let texts = [&[0][..], &[b'a'; 1 << 20]].concat();
+        let btf = btf(&types, &texts);
+        assert!(btf.named.keys().all(|(_, name)| name.len() <= NAME_MAX));
+    }
 }

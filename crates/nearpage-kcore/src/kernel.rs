@@ -37,6 +37,9 @@ const VARIABLES: [&str; 22] = [
 /// BTF of a kernel is some megabytes.
 const BTF_BYTES_MAX: u64 = 64 << 20;
 
+/// The memory of the running kernel.
+const RUNNING: &str = "/proc/kcore";
+
 /// A kernel whose memory can be read.
 #[derive(Debug)]
 pub struct Kernel {
@@ -44,6 +47,8 @@ pub struct Kernel {
     pub(crate) info: Vmcoreinfo,
     pub(crate) symbols: Symbols,
     pub(crate) btf: Btf,
+    /// Whether it goes on while it is read.
+    pub(crate) is_running: bool,
 }
 
 impl Kernel {
@@ -53,7 +58,8 @@ impl Kernel {
     ///
     /// It is refused (it needs root, and no lockdown) or absent, or the kernel lacks what its memory is read by.
     pub fn running() -> Result<Kernel, KcoreError> {
-        Kernel::open(Path::new("/proc/kcore"))
+        let kernel = Kernel::open(Path::new(RUNNING))?;
+        Ok(Kernel { is_running: true, ..kernel })
     }
 
     /// Opens an image of a kernel's memory.
@@ -66,7 +72,7 @@ impl Kernel {
         let (memory, info) = described(image)?;
         let symbols = Symbols::find(&memory, &info, &VARIABLES)?;
         let btf = btf(&memory, &symbols)?;
-        let kernel = Kernel { memory, info, symbols, btf };
+        let kernel = Kernel { memory, info, symbols, btf, is_running: false };
         kernel.compare_types()?;
         Ok(kernel)
     }

@@ -72,4 +72,4 @@ mod zones;
 
 pub use error::KcoreError;
 pub use kernel::Kernel;
-pub use state::{FreeArea, NodeState, PagesetState, State, ZoneState};
+pub use state::{FreeArea, Limits, NodeState, PagesetState, State, ZoneState};

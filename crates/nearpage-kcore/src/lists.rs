@@ -1,21 +1,59 @@
 //! Lists of frames: `struct list_head` in page descriptors, which may change while they are walked.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::time::Instant;
 
 use crate::error::KcoreError;
 use crate::kernel::Kernel;
+use crate::state::Limits;
 
 /// How often a list that changed meanwhile is walked.
 const TRIES: u32 = 3;
 
+/// Blocks between two looks at the clock.
+const LOOK_EVERY: u64 = 256;
+
 /// How page descriptors lie.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Descriptors {
     /// That of frame 0.
     first: u64,
     bytes: u64,
     /// Where a descriptor has its place in a list.
     link: u64,
+    budget: Budget,
+    /// Frames of the list that is walked: kept, since a running kernel's own lists change where it touches new memory.
+    seen: RefCell<HashSet<u64>>,
+}
+
+/// What may still be read.
+#[derive(Debug)]
+struct Budget {
+    limits: Limits,
+    begun: Instant,
+    blocks: Cell<u64>,
+    /// Why nothing more may.
+    ended: RefCell<Option<String>>,
+}
+
+impl Budget {
+    /// Takes a block; false if there is none left, or no time.
+    fn take(&self) -> bool {
+        if self.ended.borrow().is_some() {
+            return false;
+        }
+        let taken = self.blocks.get();
+        self.blocks.set(taken + 1);
+        let Limits { blocks, time } = self.limits;
+        if taken >= blocks {
+            *self.ended.borrow_mut() = Some(format!("after {blocks} blocks"));
+        } else if taken.is_multiple_of(LOOK_EVERY) && self.begun.elapsed() > time {
+            *self.ended.borrow_mut() =
+                Some(format!("after {} s and {taken} blocks", time.as_secs_f64()));
+        }
+        self.ended.borrow().is_none()
+    }
 }
 
 /// Frames that may be in a list.
@@ -47,7 +85,7 @@ pub(crate) struct Walked {
 }
 
 impl Descriptors {
-    pub fn of(kernel: &Kernel) -> Result<Descriptors, KcoreError> {
+    pub fn of(kernel: &Kernel, limits: Limits) -> Result<Descriptors, KcoreError> {
         let page = kernel.structure("page")?;
         let first = kernel.info.symbol("vmemmap").ok_or_else(|| {
             kernel.lacks(
@@ -57,7 +95,15 @@ impl Descriptors {
         let bytes = kernel.btf.size(page).filter(|bytes| *bytes >= 16);
         let link = kernel.btf.member(page, "lru").map(|member| member.offset);
         let lacks = || kernel.lacks("its BTF has no struct page with a member lru".into());
-        Ok(Descriptors { first, bytes: bytes.ok_or_else(lacks)?, link: link.ok_or_else(lacks)? })
+        let (blocks, ended) = (Cell::new(0), RefCell::default());
+        let budget = Budget { limits, begun: Instant::now(), blocks, ended };
+        let (bytes, link) = (bytes.ok_or_else(lacks)?, link.ok_or_else(lacks)?);
+        Ok(Descriptors { first, bytes, link, budget, seen: RefCell::default() })
+    }
+
+    /// Why reading ended before all was read, if it did.
+    pub fn ended(&self) -> Option<String> {
+        self.budget.ended.borrow().clone()
     }
 
     /// The frame that is linked at a place.
@@ -71,54 +117,63 @@ impl Descriptors {
 
     /// Walks a list.
     pub fn walk(&self, kernel: &Kernel, list: List<'_>) -> Walked {
-        let mut walked = self.walk_once(kernel, list);
-        for _ in 1..TRIES {
-            if walked.cut.is_none() {
-                break;
-            }
-            walked = self.walk_once(kernel, list);
-        }
-        walked
+        let mut frames = Vec::new();
+        let cut = self.walk_into(kernel, list, &mut frames);
+        Walked { frames, cut }
     }
 
-    fn walk_once(&self, kernel: &Kernel, list: List<'_>) -> Walked {
+    /// Walks a list, and adds its frames to some. Says why there may be more.
+    pub fn walk_into(
+        &self,
+        kernel: &Kernel,
+        list: List<'_>,
+        into: &mut Vec<u64>,
+    ) -> Option<String> {
+        let begin = into.len();
+        for _ in 1..TRIES {
+            let cut = self.walk_once(kernel, list, into);
+            if cut.is_none() || self.ended().is_some() {
+                return cut;
+            }
+            into.truncate(begin);
+        }
+        self.walk_once(kernel, list, into)
+    }
+
+    fn walk_once(&self, kernel: &Kernel, list: List<'_>, into: &mut Vec<u64>) -> Option<String> {
         let List { what, head, frames, most } = list;
-        let mut walked = Walked::default();
-        let mut seen = HashSet::new();
+        let begin = into.len();
+        let mut seen = self.seen.borrow_mut();
+        seen.clear();
         let (mut before, mut at) = (head, head);
         loop {
             let mut links = [0; 16];
             if let Err(error) = kernel.memory.read(what, at, &mut links) {
-                walked.cut = Some(error.to_string());
-                return walked;
+                return Some(error.to_string());
             }
             let both = u128::from_le_bytes(links);
             let (next, back) = (both as u64, (both >> 64) as u64);
             if at != head && back != before {
-                walked.cut = Some(format!(
-                    "frame {:#x} does not lead back",
-                    walked.frames.last().unwrap_or(&0)
-                ));
                 // It is not known to be in the list.
-                walked.frames.pop();
-                return walked;
+                let last = into.pop().unwrap_or(0);
+                return Some(format!("frame {last:#x} does not lead back"));
             }
             if next == head {
-                return walked;
+                return None;
             }
             let Some(frame) = self.frame(next, frames) else {
-                walked.cut = Some(format!("{next:#x} is no descriptor of the zone"));
-                return walked;
+                return Some(format!("{next:#x} is no descriptor of the zone"));
             };
             if !seen.insert(frame) {
-                walked.cut = Some(format!("frame {frame:#x} comes twice"));
-                return walked;
+                return Some(format!("frame {frame:#x} comes twice"));
             }
-            if walked.frames.len() as u64 >= most {
-                walked.cut = Some(format!("more than {most} blocks"));
-                return walked;
+            if (into.len() - begin) as u64 >= most {
+                return Some(format!("more than {most} blocks"));
             }
-            walked.frames.push(frame);
+            if !self.budget.take() {
+                return Some("reading ended".into());
+            }
+            into.push(frame);
             (before, at) = (at, next);
         }
     }
@@ -139,7 +194,8 @@ impl Descriptors {
                 }
             };
             let frame = self.frame(next, frames).filter(|frame| seen.insert(*frame));
-            let (Some(frame), true) = (frame, (walked.frames.len() as u64) < most) else {
+            let has_room = (walked.frames.len() as u64) < most && self.budget.take();
+            let (Some(frame), true) = (frame, has_room) else {
                 walked.cut = Some(format!("{next:#x} is no new descriptor of the zone"));
                 return walked;
             };

@@ -1,5 +1,7 @@
 //! What is read of a kernel.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// The page allocator of a kernel at a moment. Of a running kernel it is several moments: what did not fit together after
@@ -18,6 +20,23 @@ pub struct State {
     pub settings: Vec<(String, Vec<i64>)>,
     /// What could not be read or does not fit together, one sentence each.
     pub told: Vec<String>,
+    /// Why reading ended before all was read, if it did ([`Limits`]): later lists are cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<String>,
+}
+
+/// How much may be read of lists. Of a machine of 1 TiB whose memory is in small pieces, free lists have millions of blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Blocks in all lists together.
+    pub blocks: u64,
+    /// The time that it takes.
+    pub time: Duration,
+}
+
+impl Limits {
+    /// None but those that lists have by themselves.
+    pub const NONE: Limits = Limits { blocks: u64::MAX, time: Duration::MAX };
 }
 
 /// A node.
@@ -60,8 +79,14 @@ pub struct ZoneState {
     pub counters: Vec<(String, i64)>,
     /// Counters of NUMA events (`NUMA_HIT`), with those of all CPUs.
     pub numa_events: Vec<(String, i64)>,
+    /// Names of the bits that are set (`ZONE_RECLAIM_ACTIVE`).
+    #[serde(default)]
+    pub flags: Vec<String>,
     /// Free blocks by order.
     pub free: Vec<FreeArea>,
+    /// When reading the free lists of a running kernel began and ended, by `CLOCK_MONOTONIC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_read_ns: Option<[u64; 2]>,
     /// Heads of blocks that a free could not put into a list, since another CPU had the lock: first came last. `None` if
     /// this kernel has no such list.
     pub trylock_free: Option<Vec<u64>>,
@@ -111,6 +136,9 @@ pub struct PagesetState {
     pub differences: Vec<(String, i64)>,
     /// `vm stats threshold`.
     pub stat_threshold: Option<i64>,
+    /// When reading it of a running kernel began and ended, by `CLOCK_MONOTONIC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ns: Option<[u64; 2]>,
 }
 
 impl PagesetState {

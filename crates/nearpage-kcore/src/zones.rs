@@ -1,10 +1,14 @@
 //! Nodes and zones, read by the kernel's own description of its types.
 
+use std::cell::RefCell;
+
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::error::KcoreError;
 use crate::kernel::Kernel;
 use crate::lists::{Descriptors, Frames, List, Walked};
 use crate::pageblocks;
-use crate::state::{FreeArea, NodeState, PagesetState, State, ZoneState};
+use crate::state::{FreeArea, Limits, NodeState, PagesetState, State, ZoneState};
 
 /// Nodes and CPUs that a kernel may have, and kinds of zones.
 const NODES_MAX: u64 = 1 << 14;
@@ -12,6 +16,8 @@ const CPUS_MAX: u64 = 1 << 16;
 const ZONES_MAX: u64 = 16;
 /// CPUs times nodes: each has a pageset for each zone of a node.
 const PAGESETS_MAX: usize = 1 << 18;
+/// How often a pageset that changes meanwhile is read.
+const TRIES: u32 = 3;
 /// Sentences in [`State::told`]; the last says that there are more.
 const TOLD_MAX: usize = 100;
 
@@ -47,7 +53,16 @@ impl Kernel {
     ///
     /// The kernel's description of itself lacks what is needed, or its nodes cannot be read.
     pub fn state(&self) -> Result<State, KcoreError> {
-        let reader = Reader::new(self)?;
+        self.state_within(Limits::NONE)
+    }
+
+    /// As [`state`](Self::state), as far as the limits go: [`State::cut`] says if they ended it.
+    ///
+    /// # Errors
+    ///
+    /// As [`state`](Self::state).
+    pub fn state_within(&self, limits: Limits) -> Result<State, KcoreError> {
+        let reader = Reader::new(self, limits)?;
         let mut told = Told::default();
         let mut nodes = Vec::new();
         for &(id, at) in &reader.nodes {
@@ -76,6 +91,15 @@ impl Kernel {
             migratetypes: pageblocks::names(&self.btf),
             settings,
             told: told.0,
+            cut: reader.descriptors.ended(),
+        })
+    }
+
+    /// Now, if this is the running kernel.
+    fn now_ns(&self) -> Option<u64> {
+        self.is_running.then(|| {
+            let now = clock_gettime(ClockId::Monotonic);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
         })
     }
 }
@@ -90,6 +114,35 @@ impl Told {
             last if last == TOLD_MAX - 1 => self.0.push("more of this kind".into()),
             _ => self.0.push(what()),
         }
+    }
+}
+
+/// A pageset whose lists were walked. Its memory is used again: what takes new memory changes lists of a running kernel.
+#[derive(Default)]
+struct Read {
+    state: PagesetState,
+    frames: Vec<u64>,
+    /// Of each list, where its frames end, and why there may be more.
+    ends: Vec<(usize, Option<String>)>,
+}
+
+impl Read {
+    /// The frames of each list, and why there may be more.
+    fn lists(&self) -> impl Iterator<Item = (&[u64], &Option<String>)> {
+        let mut begin = 0;
+        self.ends
+            .iter()
+            .map(move |(end, cut)| (&self.frames[std::mem::replace(&mut begin, *end)..*end], cut))
+    }
+
+    /// Whether it is of one moment: it has what it counts, and is now what it was.
+    fn is_one(&self, now: PagesetState) -> bool {
+        let pages = self.lists().enumerate().map(|(index, (frames, _))| {
+            (frames.len() as u64) << PagesetState::order_of_list(index)
+        });
+        self.lists().all(|(_, cut)| cut.is_none())
+            && pages.sum::<u64>() == now.count as u64
+            && self.state == now
     }
 }
 
@@ -108,13 +161,15 @@ struct Reader<'k> {
     node: u32,
     zone: u32,
     pageset: u32,
-    /// Counters of zones and events, in the order of their numbers.
+    /// Counters of zones, events and bits of zones, in the order of their numbers.
     counters: Vec<String>,
     events: Vec<String>,
+    flags: Vec<String>,
+    read: RefCell<Read>,
 }
 
 impl<'k> Reader<'k> {
-    fn new(kernel: &'k Kernel) -> Result<Reader<'k>, KcoreError> {
+    fn new(kernel: &'k Kernel, limits: Limits) -> Result<Reader<'k>, KcoreError> {
         let btf = &kernel.btf;
         let mask_bytes = btf.structure("cpumask").and_then(|id| btf.size(id)).unwrap_or(8);
         let online = kernel.needed("__cpu_online_mask")?;
@@ -131,7 +186,7 @@ impl<'k> Reader<'k> {
         }
         Ok(Reader {
             kernel,
-            descriptors: Descriptors::of(kernel)?,
+            descriptors: Descriptors::of(kernel, limits)?,
             cpus,
             nodes,
             node: kernel.structure("pglist_data")?,
@@ -139,6 +194,8 @@ impl<'k> Reader<'k> {
             pageset: kernel.structure("per_cpu_pages")?,
             counters: names(kernel, "zone_stat_item", "NR_VM_ZONE_STAT_ITEMS"),
             events: names(kernel, "numa_stat_item", "NR_VM_NUMA_EVENT_ITEMS"),
+            flags: flags(kernel),
+            read: RefCell::default(),
         })
     }
 
@@ -216,7 +273,13 @@ impl<'k> Reader<'k> {
             }
             walked.frames
         };
+        let bits = kernel.optional(zone, "flags", at)?.unwrap_or(0);
+        let is_set = |(bit, _): &(usize, &String)| bits >> bit & 1 != 0;
+        let set = self.flags.iter().enumerate().filter(is_set);
+        state.flags = set.map(|(_, name)| name.clone()).collect();
+        let begun_ns = kernel.now_ns();
         state.free = self.free(at, frames, &mut cut)?;
+        state.free_read_ns = begun_ns.zip(kernel.now_ns()).map(<[u64; 2]>::from);
         if let Some(member) = kernel.btf.member(zone, "trylock_free_pages") {
             let (head, most) = (at.wrapping_add(member.offset), state.managed_pages);
             let list = List { what: "trylock_free_pages", head, frames, most };
@@ -302,6 +365,7 @@ impl<'k> Reader<'k> {
         Ok(read)
     }
 
+    /// A pageset; one that changes meanwhile is read anew.
     fn pageset(
         &self,
         cpu: u32,
@@ -309,7 +373,27 @@ impl<'k> Reader<'k> {
         frames: Frames,
         cut: &mut impl FnMut(&str, Walked) -> Vec<u64>,
     ) -> Result<PagesetState, KcoreError> {
-        let (kernel, btf) = (self.kernel, &self.kernel.btf);
+        let mut read = self.read.borrow_mut();
+        for _ in 0..TRIES {
+            let begun_ns = self.kernel.now_ns();
+            self.read_pageset(cpu, at, frames, &mut read)?;
+            let ended_ns = self.kernel.now_ns();
+            let is_one = !self.kernel.is_running || read.is_one(self.fields(cpu, at)?);
+            read.state.read_ns = begun_ns.zip(ended_ns).map(<[u64; 2]>::from);
+            if is_one {
+                break;
+            }
+        }
+        let lists = read.lists().enumerate().map(|(index, (frames, why))| {
+            let walked = Walked { frames: frames.to_vec(), cut: why.clone() };
+            cut(&format!("list {index} of CPU {cpu}"), walked)
+        });
+        Ok(PagesetState { lists: lists.collect(), ..read.state.clone() })
+    }
+
+    /// A pageset without its lists.
+    fn fields(&self, cpu: u32, at: u64) -> Result<PagesetState, KcoreError> {
+        let kernel = self.kernel;
         let value = |name: &str| kernel.value(name, at, kernel.number(self.pageset, name)?);
         let mut state = PagesetState {
             cpu,
@@ -321,6 +405,20 @@ impl<'k> Reader<'k> {
         for (name, field) in PAGESET_FIELDS {
             *field(&mut state) = kernel.optional(self.pageset, name, at)?;
         }
+        Ok(state)
+    }
+
+    fn read_pageset(
+        &self,
+        cpu: u32,
+        at: u64,
+        frames: Frames,
+        read: &mut Read,
+    ) -> Result<(), KcoreError> {
+        let (kernel, btf) = (self.kernel, &self.kernel.btf);
+        read.frames.clear();
+        read.ends.clear();
+        read.state = self.fields(cpu, at)?;
         let lists = btf.member(self.pageset, "lists");
         let array = lists.and_then(|lists| btf.array(lists.type_id));
         let (Some(lists), Some((head, count))) = (lists, array) else {
@@ -331,10 +429,10 @@ impl<'k> Reader<'k> {
             let head = at.wrapping_add(lists.offset + head_bytes * index);
             let most = frames.end - frames.start;
             let list = List { what: "a list of a pageset", head, frames, most };
-            let walked = self.descriptors.walk(kernel, list);
-            state.lists.push(cut(&format!("list {index} of CPU {cpu}"), walked));
+            let cut = self.descriptors.walk_into(kernel, list, &mut read.frames);
+            read.ends.push((read.frames.len(), cut));
         }
-        Ok(state)
+        Ok(())
     }
 
     /// An array of numbers; empty if the structure has none of that name.
@@ -363,6 +461,17 @@ fn names(kernel: &Kernel, enumeration: &str, end: &str) -> Vec<String> {
         own.last().map(|(name, _)| name.to_owned()).unwrap_or_default()
     };
     (0..count).map(name).collect()
+}
+
+/// The names of a zone's bits.
+fn flags(kernel: &Kernel) -> Vec<String> {
+    let mut names = vec![String::new(); 64];
+    for (name, bit) in kernel.btf.values("zone_flags") {
+        if let Some(slot) = names.get_mut(bit as usize) {
+            name.clone_into(slot);
+        }
+    }
+    names
 }
 
 fn named(names: &[String], values: Vec<i64>) -> Vec<(String, i64)> {

@@ -38,7 +38,7 @@ fn make() {
             libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let mut thread = 0;
+            let mut thread = std::mem::zeroed::<libc::pthread_t>();
             let answer =
                 libc::pthread_create(&raw mut thread, &raw const attributes, works, null_mut());
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut());

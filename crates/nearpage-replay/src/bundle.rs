@@ -5,20 +5,26 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use nearpage_bundle::{BundleError, Recording, RecordingKind};
+use nearpage_kcore::State;
 use nearpage_machine::work::Stopped;
 use nearpage_machine::{each_tar_file, open_beneath, shown};
 use nearpage_trace::{TraceError, unpacked};
 
 use crate::error::ReplayError;
+use crate::kernel_state::Moment;
 use crate::packed::Packed;
 use crate::samples::{Sample, parse_samples};
 use crate::watch::Watch;
 
-/// Names of the trace, plain and packed.
-const TRACE_NAMES: [&str; 4] = ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt"];
+/// Names of the trace: as text, plain and packed, and as trace-cmd and perf keep it.
+const TRACE_NAMES: [&str; 6] =
+    ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt", "trace.dat", "perf.data"];
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
+
+/// The kernel's own state in a capture.
+const STATE: &str = "kernel.json";
 
 /// The bundle that comes along: two nodes under a mixed load, in QEMU.
 const SHIPPED: &[u8] = include_bytes!("../bundles/q612-n2-mixed.tar.zst");
@@ -33,6 +39,8 @@ pub struct Bundle {
     place: Place,
     /// A trace of its own, instead of the bundle's.
     trace: Option<Packed>,
+    /// Whether its state of the kernel is read, if it has one.
+    reads_state: bool,
 }
 
 /// Where the long files are.
@@ -98,7 +106,7 @@ impl Bundle {
             let what = "is a recording without a trace".into();
             return Err(ReplayError::incomplete(&name, what, expected));
         }
-        Ok(Bundle { recording, name, place, trace: None })
+        Ok(Bundle { recording, name, place, trace: None, reads_state: true })
     }
 
     /// The same bundle with another trace: the text of ftrace's `trace` file, of `trace-cmd report` or of
@@ -121,6 +129,12 @@ impl Bundle {
         let trace = Packed::kept(name.into(), source);
         let trace = trace.map_err(|error| unreadable(Path::new(name), error))?;
         Ok(Bundle { trace: Some(trace), ..self })
+    }
+
+    /// The same bundle without the kernel's own state: what pagesets held at the start is guessed.
+    #[must_use]
+    pub fn without_state(self) -> Bundle {
+        Bundle { reads_state: false, ..self }
     }
 
     /// Its name, for messages.
@@ -169,7 +183,8 @@ impl Bundle {
         let done = match &self.trace {
             Some(packed) => read(packed.name().into(), &mut watch.pass(packed.reader())),
             None => self.with_file(&TRACE_NAMES, |file| watch.pass(file), read).and_then(|done| {
-                let expected = "trace.txt, trace.txt.zst, trace.txt.gz or trace.txt.bz2";
+                let expected =
+                    "trace.txt, trace.txt.zst, trace.txt.gz, trace.txt.bz2, trace.dat or perf.data";
                 done.ok_or_else(|| {
                     ReplayError::incomplete(&self.name, "has no trace".into(), expected)
                 })
@@ -193,6 +208,30 @@ impl Bundle {
         };
         let samples = self.with_file(&SAMPLES_NAMES, |file| watch.aside(file), read);
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
+    }
+
+    /// Whether its state of the kernel may be read.
+    pub(crate) fn reads_state(&self) -> bool {
+        self.reads_state
+    }
+
+    /// The kernel's own state at a moment, if the bundle has it.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged.
+    pub(crate) fn state(&self, moment: Moment) -> Result<Option<State>, ReplayError> {
+        let captures = self.recording.captures.iter();
+        let capture = captures.filter(|_| self.reads_state).find(|of| of.name == moment.capture());
+        let Some(capture) = capture else { return Ok(None) };
+        let name = || format!("{}: {}", self.name, moment.file());
+        let text =
+            capture.tree.read(STATE).map_err(|error| unreadable(Path::new(&name()), error))?;
+        let state = text.map(|text| serde_json::from_slice(&text)).transpose();
+        state.map_err(|error| {
+            let what = format!("is no state of a kernel: {error}");
+            ReplayError::incomplete(&name(), what, "what nearpage record writes")
+        })
     }
 
     /// Calls `f` with the first of some files that the bundle has. `watched` puts the stored file under watch.

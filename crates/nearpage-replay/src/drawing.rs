@@ -125,7 +125,7 @@ impl Bundle {
     }
 
     /// The zones of a capture with memory; none if there is no such capture.
-    fn zones(&self, capture: &str) -> Result<Vec<ZoneRecord>, ReplayError> {
+    pub(crate) fn zones(&self, capture: &str) -> Result<Vec<ZoneRecord>, ReplayError> {
         let recording = self.recording();
         let Some(capture) = recording.captures.iter().find(|other| other.name == capture) else {
             return Ok(Vec::new());

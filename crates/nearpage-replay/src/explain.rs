@@ -255,6 +255,7 @@ mod tests {
             cpu: CpuId(cpu),
             time_ns: at,
             event: Event::PcpuDrain { pfn: Pfn(at), order: Order(2) },
+            fields: b"",
         };
         for event in [event(1, 0), event(2, 0), event(3, 1), event(100, 1)] {
             explainer.log(&event, LogRun::of(&event).unwrap());

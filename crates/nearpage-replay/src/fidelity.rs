@@ -29,7 +29,7 @@ pub struct Row {
     pub recorded: Option<u64>,
     /// |predicted − recorded| / recorded in percent; `None` without one of them, and if nothing was recorded.
     pub error_percent: Option<f64>,
-    /// The least and the most that any of the starts comes to.
+    /// The least and the most that any of the starts comes to; `None` if the kernel's own state is the start.
     pub start_bound: Option<[u64; 2]>,
 }
 
@@ -43,7 +43,8 @@ impl Row {
         recorded: Option<u64>,
     ) -> Row {
         let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
-        let start_bound = predicted.and_then(bound);
+        // One start alone is no range.
+        let start_bound = predicted.filter(|values| values.len() > 1).and_then(bound);
         let predicted = predicted.and_then(|values| values.first().copied());
         let error = |predicted: u64, recorded: u64| {
             (recorded > 0).then(|| predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)
@@ -163,7 +164,7 @@ pub(crate) fn unlogged_allocs(start: &Start, replayed: &Replayed, truth: &Truth)
     let of_zone = |zone: usize| {
         let [hit, miss, _] = truth.numa_changes(&start.zones[zone]);
         let logged = replayed.recorded.allocs[zone] + replayed.outcomes[0].untold_allocs[zone];
-        Some(hit? as i64 + miss? as i64 - logged as i64)
+        Some(hit? as i64 + miss? as i64 - logged as i64 - start.allocs_before(zone))
     };
     (0..start.zones.len()).map(|zone| of_zone(zone).unwrap_or(0)).collect()
 }
@@ -216,7 +217,8 @@ impl Table<'_> {
             let start = self.start;
             let recorded = |zone: usize| {
                 let change = truth.numa_changes(&start.zones[zone])[counter]?;
-                let without_event = if counter == 0 { unlogged[zone] } else { 0 };
+                let before = unlogged[zone] + start.allocs_before(zone);
+                let without_event = if counter == 0 { before } else { 0 };
                 Some(change.saturating_add_signed(-without_event))
             };
             let predicted = |outcome: &Outcome, zone: usize| outcome.numa[zone][counter];

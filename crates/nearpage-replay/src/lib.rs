@@ -44,7 +44,10 @@
 //! leads from the recorded frame to the core's block until the block is freed. A block that was allocated before the
 //! window is represented by one that is not free in the core's zone at the start.
 //!
-//! **Unknown start.** Sizes of pagesets are recorded, their content is not. Four runs go side by side over one pass of the
+//! **Known start.** Where a recording has the kernel's own lists (`before/kernel.json`), the core begins with them, frame by
+//! frame, and is compared with those of `after/kernel.json`: [`StateReport`].
+//!
+//! **Unknown start.** Else sizes of pagesets are recorded, their content is not. Four runs go side by side over one pass of the
 //! trace: a guess, all order-0 pages movable, all unmovable, and all of what is asked for later. The first is the
 //! prediction, all four bound it ([`Row::start_bound`]).
 //!
@@ -53,12 +56,12 @@
 //! | modules | own |
 //! |---|---|
 //! | `packed`, `samples`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
-//! | `zones`, `layout`, `start` | the machine at the moment of `before`; places for its free blocks |
+//! | `zones`, `layout`, `kernel_state`, `start` | the machine at the moment of `before`; places for its free blocks; the kernel's own lists |
 //! | `strays`, `old_pages`, `guess`, `identity`, `survey` | the first pass: the window, what pagesets held, whether the trace is of this recording |
 //! | `platform`, `machine` | the core in the start state |
 //! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
-//! | `truth`, `fidelity`, `series` | predicted beside recorded |
+//! | `truth`, `fidelity`, `state_end`, `series` | predicted beside recorded |
 //! | `cpus`, `whatif`, `study`, `totals`, `objects` | other rules and machines; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `drawing` | a bundle as a timeline for viewers |
@@ -92,6 +95,7 @@ mod first_seen;
 mod flow;
 mod guess;
 mod identity;
+mod kernel_state;
 mod layout;
 mod machine;
 mod objects;
@@ -99,6 +103,7 @@ mod old;
 mod outcome;
 mod packed;
 mod pilot;
+mod places;
 mod platform;
 mod policies;
 mod recorded;
@@ -112,6 +117,7 @@ mod session;
 mod share;
 mod signs;
 mod start;
+mod state_end;
 mod strays;
 mod study;
 mod survey;
@@ -131,13 +137,16 @@ pub use cpus::CpuRule;
 pub use error::ReplayError;
 pub use explain::{Subject, SubjectError};
 pub use fidelity::{Fidelity, Row};
+pub use kernel_state::Gap;
 pub use nearpage_machine::tunable::{Tunable, TunableError};
 pub use objects::{ObjectTotals, Objects};
+pub use places::FramePlaces;
 pub use replay::{Options, Replay};
-pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf};
+pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, StateReport, TraceFacts, WhatIf};
 pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
+pub use state_end::{FigureRow, ListRow, ListsCompared, StateEnd};
 pub use study::{Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use totals::{Costs, Totals};

@@ -12,6 +12,7 @@ use nearpage::{
 
 use crate::drawn::Draw;
 use crate::error::ReplayError;
+use crate::kernel_state::{KernelState, KernelZone};
 use crate::layout::{Block, Layout, lay_out};
 use crate::platform::ReplayPlatform;
 use crate::start::{Start, StartPageset};
@@ -126,7 +127,14 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
     let mut held = Held::default();
     for (index, recorded) in start.zones.iter().enumerate() {
         let zone = core.zones()[index];
-        if recorded.is_all_free {
+        let known = start.state.as_ref().map(|state| (&state.zones[index], &**state));
+        if let Some((of, state)) = known {
+            let taken = take_all(core, zone);
+            let mut pool = put(core, zone, taken, known_layout(index, of, state));
+            pool.index();
+            held.zones.push(pool);
+            core.set_reclaim_active(zone.index(), of.is_reclaimed);
+        } else if recorded.is_all_free {
             held.zones.push(HeldZone::default());
         } else {
             let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
@@ -134,7 +142,8 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
             let layout = lay_out(&ranges, &recorded.free, &recorded.pageblocks, draw);
             held.zones.push(put(core, zone, taken, layout));
         }
-        let lead = draw.map_or(0, |draw| draw.lead(index, recorded.untold_most()));
+        let drawn = draw.map_or(0, |draw| draw.lead(index, recorded.untold_most()) as i64);
+        let lead = known.map_or(drawn, |(of, _)| of.lead);
         let marks = lowered(recorded.marks, lead);
         core.set_marks(zone.index(), marks, recorded.reserve, start.boost_factor);
         for pageset in &recorded.pagesets {
@@ -144,9 +153,87 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
     held
 }
 
+/// Where the free blocks of a zone lie, as the kernel's state tells; all other memory is held, in blocks as large as can be.
+fn known_layout(index: usize, zone: &KernelZone, state: &KernelState) -> Layout {
+    let mut layout = Layout::default();
+    for order in (0..=Order::MAX.0).map(Order) {
+        for migratetype in Migratetype::ALL {
+            let blocks = state.free(index, migratetype, order).into_iter();
+            // One within a pageblock is of the pageblock's type: kernels before 6.10 have others in their lists, too.
+            let of = |start| match order < Order::PAGEBLOCK {
+                true => zone.type_of(start),
+                false => migratetype,
+            };
+            layout.free.extend(blocks.map(|start| Block { start, order, migratetype: of(start) }));
+        }
+    }
+    let mut free: Vec<(u64, u64)> = layout
+        .free
+        .iter()
+        .map(|block| (block.start, block.start + block.order.pages().0))
+        .collect();
+    free.sort_unstable();
+    let mut free = free.into_iter().peekable();
+    for range in &zone.memory {
+        let mut at = range.start.0;
+        while at < range.end.0 {
+            while free.next_if(|(_, end)| *end <= at).is_some() {}
+            let (next, behind) = match free.peek() {
+                Some(&(start, end)) if start < range.end.0 => (start, end),
+                _ => (range.end.0, range.end.0),
+            };
+            while at < next {
+                let aligned = at.trailing_zeros().min(u32::from(Order::MAX.0));
+                let order = Order(aligned.min((next - at).ilog2()) as u8);
+                layout.held.push(Block { start: at, order, migratetype: zone.type_of(at) });
+                at += order.pages().0;
+            }
+            at = at.max(behind);
+        }
+    }
+    layout
+}
+
+/// Puts the blocks into a pageset that the kernel's state has there, and sets its tuning. Gives the pages of each list.
+pub fn fill_known(
+    core: &Core<'_>,
+    held: &mut Held,
+    index: usize,
+    cpu: CpuId,
+    state: &KernelState,
+) -> [u64; LISTS] {
+    let zone = core.zones()[index];
+    let known = state.zones[index].pageset(cpu);
+    let (Some(known), Some(pageset)) = (known, pageset(core, zone, cpu)) else { return [0; LISTS] };
+    let mut pages = [0; LISTS];
+    for (list, pages) in pages.iter_mut().enumerate() {
+        let order = list_order(list);
+        for pfn in state.cached(index, cpu, list).into_iter().map(Pfn) {
+            let Some(block) = held.zones[index].take_at(core, pfn, order) else { continue };
+            let cached = core.cache_block(cpu, block, order, type_of_list(list));
+            *pages += u64::from(cached.expect("a held block is allocated")) << order.0;
+        }
+    }
+    let mut tuning = pageset.tuning();
+    let fields = &known.fields;
+    let small = |value: Option<i64>| u8::try_from(value.unwrap_or(0)).unwrap_or(0);
+    if core.model().pcp.tunes_high {
+        tuning.alloc_factor = small(fields.alloc_factor);
+        tuning.free_count = PageCount(fields.free_count.unwrap_or(0).max(0) as u64);
+    }
+    tuning.free_factor = small(fields.free_factor);
+    tuning.prev_free_high = fields.flags.unwrap_or(0) & PREVIOUS_FREE_WAS_HIGH != 0;
+    tuning.expire = small(fields.expire);
+    core.set_tuning(cpu, zone.index(), tuning);
+    pages
+}
+
+/// A bit of a pageset's flags: the last free was of order 1 to 3. `include/linux/mmzone.h: PCPF_PREV_FREE_HIGH_ORDER`, 6.12.
+const PREVIOUS_FREE_WAS_HIGH: i64 = 1;
+
 /// Watermarks for a counter that is `lead` pages ahead of the free lists.
-fn lowered(marks: Marks, lead: u64) -> Marks {
-    let mark = |mark: PageCount| PageCount(mark.0.saturating_sub(lead));
+fn lowered(marks: Marks, lead: i64) -> Marks {
+    let mark = |mark: PageCount| PageCount(mark.0.saturating_add_signed(-lead));
     let Marks { min, low, high, promo } = marks;
     Marks { min: mark(min), low: mark(low), high: mark(high), promo: mark(promo) }
 }
@@ -322,6 +409,8 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct HeldZone {
     blocks: [[Vec<Pfn>; Order::COUNT]; Migratetype::COUNT],
+    /// By first frame the order and type of each, if blocks are taken by their frames; what else is in `blocks` counts no more.
+    places: Option<HashMap<Pfn, (Order, Migratetype)>>,
     /// Free pages of the recording for which there was no place.
     pub left_out: u64,
 }
@@ -341,16 +430,66 @@ impl HeldZone {
     /// Takes back a block that is allocated, of a pageblock of that type.
     pub fn put(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
         self.blocks[migratetype.index()][order.0 as usize].push(pfn);
+        if let Some(places) = &mut self.places {
+            places.insert(pfn, (order, migratetype));
+        }
+    }
+
+    /// Whether blocks are taken by their frames.
+    pub fn is_known(&self) -> bool {
+        self.places.is_some()
+    }
+
+    /// From now on blocks are taken by their frames, too.
+    fn index(&mut self) {
+        let mut places = HashMap::new();
+        for (of, orders) in Migratetype::ALL.into_iter().zip(&self.blocks) {
+            for (order, blocks) in orders.iter().enumerate() {
+                places.extend(blocks.iter().map(|&pfn| (pfn, (Order(order as u8), of))));
+            }
+        }
+        self.places = Some(places);
+    }
+
+    /// Takes the block at a frame out, as one that is allocated. `None` if not all of it is held, or blocks are not taken by
+    /// their frames.
+    pub fn take_at(&mut self, core: &Core<'_>, pfn: Pfn, order: Order) -> Option<Pfn> {
+        let places = self.places.as_mut()?;
+        let (head, from, of) = (order.0..=Order::MAX.0).find_map(|size| {
+            let head = Pfn(pfn.0 >> size << size);
+            let (own, of) = *places.get(&head)?;
+            (own.0 == size).then_some((head, own, of))
+        })?;
+        places.remove(&head);
+        let mut whole = head;
+        for half in (order.0..from.0).rev().map(Order) {
+            let split = core.split_block(whole, Order(half.0 + 1), half);
+            split.expect("a held block is allocated");
+            let own = Pfn(pfn.0 >> half.0 << half.0);
+            let other = if own == whole { whole + half.pages() } else { whole };
+            self.put(other, half, of);
+            whole = own;
+        }
+        Some(pfn)
     }
 
     fn take_of(&mut self, core: &Core<'_>, order: Order, migratetype: Migratetype) -> Option<Pfn> {
-        let lists = &mut self.blocks[migratetype.index()];
-        let from = (order.0 as usize..Order::COUNT).find(|&order| !lists[order].is_empty())?;
-        let pfn = lists[from].pop()?;
-        for half in (order.0..from as u8).rev().map(Order) {
+        let (pfn, from) = (order.0..=Order::MAX.0).map(Order).find_map(|from| {
+            let list = &mut self.blocks[migratetype.index()][from.0 as usize];
+            loop {
+                let pfn = list.pop()?;
+                let places = self.places.as_mut();
+                let Some(places) = places else { return Some((pfn, from)) };
+                if places.get(&pfn) == Some(&(from, migratetype)) {
+                    places.remove(&pfn);
+                    return Some((pfn, from));
+                }
+            }
+        })?;
+        for half in (order.0..from.0).rev().map(Order) {
             let split = core.split_block(pfn, Order(half.0 + 1), half);
             split.expect("a held block is allocated");
-            lists[half.0 as usize].push(pfn + half.pages());
+            self.put(pfn + half.pages(), half, migratetype);
         }
         Some(pfn)
     }

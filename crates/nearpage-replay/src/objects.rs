@@ -25,7 +25,7 @@ use crate::error::ReplayError;
 use crate::machine::{Core, Memory};
 use crate::platform::ReplayPlatform;
 use crate::start::Start;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 
 /// Caches that a replay makes; objects of further ones are left out.
@@ -203,7 +203,7 @@ fn replay_at(
         pairing: Pairing::default(),
         refused: 0,
     };
-    let mut window = Window::new(survey.has_window);
+    let mut window = survey.window();
     bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {

@@ -28,7 +28,7 @@ use crate::policies::Policies;
 use crate::run::{Near, Origin, Run};
 use crate::start::Start;
 use crate::strays::reclaimed_node;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 use known::{Known, Next};
 
@@ -73,7 +73,7 @@ fn find(
     });
     let (bulk, policies) = (HashMap::new(), Policies::default());
     let mut pilot = Pilot { start, survey, run, pagesets, bulk, policies };
-    let mut window = Window::new(survey.has_window);
+    let mut window = survey.window();
     bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {

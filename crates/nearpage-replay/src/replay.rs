@@ -17,11 +17,11 @@ use crate::guess::Guess;
 use crate::objects::{self, replay_objects};
 use crate::pilot::{PASSES, survey};
 use crate::report::{
-    Machine, OPEN_LOOP, Report, RuleTotals, TraceFacts, WhatIf, placement_disagrees,
+    Machine, OPEN_LOOP, Report, RuleTotals, StateReport, TraceFacts, WhatIf, placement_disagrees,
 };
 use crate::series::Series;
 use crate::session::{ZoneChoice, passes, replay};
-use crate::start::Start;
+use crate::start::{Start, known_state};
 use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Point, Sweep, sweep};
 use crate::truth::Truth;
@@ -52,6 +52,8 @@ pub struct Options {
 pub struct Replay {
     bundle: Bundle,
     start: Start,
+    /// Why it does not begin with the kernel's own state, if so.
+    lacks_state: Option<String>,
     is_nearest_model: bool,
 }
 
@@ -85,7 +87,11 @@ impl Replay {
         let capture = recording.capture(Some("before"))?;
         let page_bytes = recording.page_bytes.filter(|bytes| bytes.is_power_of_two());
         let start = Start::read(bundle.name(), capture, page_bytes.unwrap_or(4096), chosen.model)?;
-        Ok(Replay { bundle, start, is_nearest_model: chosen.is_of_other_kernel })
+        let (start, lacks_state) = match known_state(&bundle, &start)? {
+            Ok(state) => (start.with_state(bundle.name(), state)?, None),
+            Err(why) => (start, Some(why)),
+        };
+        Ok(Replay { bundle, start, lacks_state, is_nearest_model: chosen.is_of_other_kernel })
     }
 
     /// The bundle.
@@ -202,6 +208,8 @@ impl Replay {
             rules,
             series: Series::of(start, &replayed.outcomes[0].snapshots, &truth.samples),
             machine: Machine::of(start),
+            state: StateReport::of(start, &survey, &replayed),
+            lacks_state: self.lacks_state.clone(),
             explain: options.explain.map(|_| replayed.explained),
         })
     }

@@ -7,11 +7,13 @@ use nearpage::TopologyBuf;
 use serde::Serialize;
 
 use crate::fidelity::{Fidelity, SCORED_FROM};
+use crate::kernel_state::Gap;
 use crate::objects::Objects;
 use crate::recorded::Recorded;
 use crate::series::Series;
 use crate::session::Replayed;
 use crate::start::Start;
+use crate::state_end::StateEnd;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::truth::ChangedZone;
@@ -45,6 +47,10 @@ pub struct Report {
     pub explain: Option<Vec<String>>,
     /// [`OPEN_LOOP`].
     pub open_loop: &'static str,
+    /// What the kernel's own state told, if the recording has it.
+    pub state: Option<StateReport>,
+    /// Why the replay does not begin with the kernel's own state, if so: a sentence.
+    pub lacks_state: Option<String>,
     /// Whether the rules are those of another kernel than the recorded, the nearest that is modelled.
     pub is_nearest_model: bool,
     /// What is explained, in words.
@@ -69,6 +75,49 @@ pub struct Report {
     /// The recorded machine, as the core was given it.
     #[serde(skip)]
     pub machine: Machine,
+}
+
+/// What the kernel's own state told of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct StateReport {
+    /// What was applied to the lists at the start.
+    pub gap: Gap,
+    /// Pages that pagesets held at the start.
+    pub pageset_pages: u64,
+    /// Pages in the free lists at the start.
+    pub free_pages: u64,
+    /// Allocations of which the core gave the very block that the kernel gave.
+    pub same_frames: u64,
+    /// Allocations.
+    pub allocs: u64,
+    /// Blocks that were freed without an event.
+    pub untold_frees: u64,
+    /// Blocks that were taken without an event.
+    pub untold_takes: u64,
+    /// Whether the trace tells when CPUs do their once-a-second work.
+    pub has_upkeep: bool,
+    /// Lists at the end, if the recording has the kernel's.
+    pub end: Option<StateEnd>,
+}
+
+impl StateReport {
+    pub(crate) fn of(start: &Start, survey: &Survey, replayed: &Replayed) -> Option<StateReport> {
+        let state = start.state.as_ref()?;
+        let counts = &replayed.outcomes.first()?.counts;
+        let pagesets = start.zones.iter().flat_map(|zone| &zone.pagesets);
+        Some(StateReport {
+            gap: state.gap.clone(),
+            pageset_pages: pagesets.map(|pageset| pageset.count.0).sum(),
+            free_pages: start.zones.iter().map(|zone| zone.free_pages()).sum(),
+            same_frames: counts.same_frames,
+            allocs: counts.allocs,
+            untold_frees: counts.untold_frees,
+            untold_takes: counts.untold_takes,
+            has_upkeep: survey.has_upkeep,
+            end: replayed.end.clone(),
+        })
+    }
 }
 
 /// A machine of a replay.

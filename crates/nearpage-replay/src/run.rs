@@ -19,7 +19,7 @@ use crate::drawn::Draw;
 use crate::events::Actor;
 use crate::flow::Flow;
 use crate::machine::{
-    Core, CoreZone, Held, add_cold, fill_pageset, set_doubled, set_expire, take_cold,
+    Core, CoreZone, Held, add_cold, fill_known, fill_pageset, set_doubled, set_expire, take_cold,
 };
 use crate::start::{Start, StartPageset};
 use crate::survey::Survey;
@@ -55,6 +55,12 @@ pub(crate) struct RunCounts {
     pub(crate) frees: u64,
     /// Blocks freed that were allocated before the window, or by something without an event.
     pub(crate) unknown_frees: u64,
+    /// Of those, ones of blocks that the kernel's state has as free: they were allocated without an event.
+    pub(crate) untold_takes: u64,
+    /// Allocations of blocks that the kernel's state has as in use: they were freed without an event.
+    pub(crate) untold_frees: u64,
+    /// Blocks that are the very ones that the kernel gave.
+    pub(crate) same_frames: u64,
     /// Frees of a block of which the core had none left.
     pub(crate) lost_frees: u64,
     /// Frees of a piece of a block.
@@ -141,6 +147,11 @@ impl<'m> Run<'m> {
         let mut starts = Vec::new();
         for (index, zone) in start.zones.iter().enumerate() {
             for pageset in zone.pagesets.iter().filter(|pageset| cpus.contains(&pageset.cpu)) {
+                if let Some(state) = &start.state {
+                    let pages = fill_known(&core, &mut held, index, pageset.cpu, state);
+                    starts.push((pageset.cpu, index, pages));
+                    continue;
+                }
                 let pages = fill(pageset, zone.recorded);
                 fill_pageset(&core, &mut held, index, pageset.cpu, &pages);
                 starts.push((pageset.cpu, index, pages));
@@ -154,13 +165,24 @@ impl<'m> Run<'m> {
             }
         }
         let mut moves = Moves::new(&core, cpu_limit);
+        // A recorded kernel is one whose trace may tell when it does its once-a-second work.
+        let is_recorded = start.zones.iter().all(|zone| !zone.is_all_free);
+        let ticks =
+            (!is_recorded || !survey.has_upkeep).then(|| Ticks::new(cpus, survey.begin_ns, draw));
+        let mut upkeep = Upkeep::new(ticks, &core, cpu_limit);
         for (cpu, zone, pages) in &starts {
-            moves.set_start(
-                *cpu,
-                *zone,
-                pages,
-                survey.busy_lists(*cpu, start.zones[*zone].recorded),
-            );
+            let busy = match &start.state {
+                // Nothing of the start is unknown.
+                Some(state) => {
+                    let known = state.zones[*zone].pageset(*cpu);
+                    if known.is_some_and(|pageset| pageset.is_used) {
+                        upkeep.set_used(*cpu, *zone);
+                    }
+                    0
+                }
+                None => survey.busy_lists(*cpu, start.zones[*zone].recorded),
+            };
+            moves.set_start(*cpu, *zone, pages, busy);
         }
         Run {
             counts: RunCounts::default(),
@@ -168,7 +190,7 @@ impl<'m> Run<'m> {
             remote_pages: 0,
             moves,
             stand_ins: StandIns::new(&core, held),
-            upkeep: Upkeep::new(Ticks::new(cpus, survey.begin_ns, draw), &core, cpu_limit),
+            upkeep,
             reclaim_ns: draw.and_then(Draw::reclaim_ns),
             reclaims: Reclaims::default(),
             tally: Tally::new(&core, survey.begin_ns),
@@ -224,11 +246,18 @@ impl<'m> Run<'m> {
             Event::Alloc { .. } | Event::Free { .. } | Event::Bulk { .. } | Event::BulkDone { .. }
         );
         let awake = is_told.then_some(cpu);
-        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, awake, now_ns) {
-            let actor = Actor { cpu, pid: UPKEEP, now_ns };
-            self.moves.note(&self.core, actor, None);
-            self.tally.note(&self.core, actor, Act::Upkeep);
+        if matches!(event.event, Event::Upkeep) && self.upkeep.is_told() {
+            self.upkeep.run(&self.core, cpu, now_ns);
+            self.note_upkeep(Actor { cpu, pid: event.pid, now_ns });
         }
+        while let Some((cpu, now_ns)) = self.upkeep.run_due(&self.core, awake, now_ns) {
+            self.note_upkeep(Actor { cpu, pid: UPKEEP, now_ns });
+        }
+    }
+
+    fn note_upkeep(&mut self, actor: Actor) {
+        self.moves.note(&self.core, actor, None);
+        self.tally.note(&self.core, actor, Act::Upkeep);
     }
 
     /// Allocates the block that stands for the one at `pfn`.
@@ -239,6 +268,12 @@ impl<'m> Run<'m> {
         if let Some(live) = self.stand_ins.remove(pfn) {
             self.counts.realloc_of_live += 1;
             self.free_block(actor, live);
+        }
+        if !self.is_again
+            && let Some(held) = self.stand_ins.take_held(&self.core, pfn, order)
+        {
+            self.counts.untold_frees += 1;
+            self.free_block(actor, held);
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
         let request = self.request(order, gfp, near);
@@ -252,6 +287,7 @@ impl<'m> Run<'m> {
         let list = gfp.migratetype().and_then(|migratetype| list_index(order, migratetype));
         if let Ok(given) = given {
             self.counts.allocs += 1;
+            self.counts.same_frames += u64::from(given == pfn);
             if let Some(asked) = &mut self.tally.asked {
                 asked.note(actor.cpu, list, -(order.pages().0 as i64));
             }
@@ -326,6 +362,10 @@ impl<'m> Run<'m> {
         match found {
             Found::Piece => self.counts.split_frees += 1,
             Found::Unknown => self.counts.unknown_frees += 1,
+            Found::Untold => {
+                self.counts.unknown_frees += 1;
+                self.counts.untold_takes += 1;
+            }
             Found::Whole | Found::Nowhere => {}
         }
         self.core.platform().play(actor.cpu, actor.now_ns);

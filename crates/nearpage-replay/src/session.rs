@@ -11,13 +11,15 @@ use crate::error::ReplayError;
 use crate::events::{Actor, BULK_PAGES_MOST, with_type};
 use crate::explain::{Explainer, Scene, Subject};
 use crate::guess::Guess;
+use crate::kernel_state::{KernelState, Moment, Roll};
 use crate::machine::Memory;
 use crate::outcome::{Outcome, Snapshot};
 use crate::recorded::Recorded;
 use crate::run::{Near, Origin, Run, preferred};
 use crate::start::Start;
+use crate::state_end::StateEnd;
 use crate::strays::{is_of_one_node, reclaimed_node};
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 
 /// Where the zone of an allocation comes from.
@@ -41,6 +43,8 @@ pub(crate) struct Replayed {
     pub(crate) outcomes: Vec<Outcome>,
     /// What was to be explained, line by line.
     pub(crate) explained: Vec<String>,
+    /// The lists at the end, if the kernel's are known.
+    pub(crate) end: Option<StateEnd>,
 }
 
 /// Runs that go side by side: each has the memory of a core.
@@ -65,7 +69,12 @@ pub(crate) fn replay(
     subject: Option<Subject>,
     watch: &Watch<'_>,
 ) -> Result<Replayed, ReplayError> {
-    let mut replayed = side_by_side(bundle, start, survey, choice, &Guess::ALL, subject, watch)?;
+    // With the kernel's own state nothing is left open.
+    let (guesses, starts) = match start.state {
+        Some(_) => (&Guess::ALL[..1], 0),
+        None => (&Guess::ALL[..], starts),
+    };
+    let mut replayed = side_by_side(bundle, start, survey, choice, guesses, subject, watch)?;
     let drawn: Vec<Guess> =
         (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
     for guesses in drawn.chunks(SIDE_BY_SIDE) {
@@ -107,8 +116,14 @@ fn side_by_side(
         });
         (run, Vec::new())
     });
+    let after = match start.state {
+        Some(_) => after(bundle, start)?,
+        None => None,
+    };
     let mut session = Session {
         start,
+        after,
+        end: None,
         survey,
         choice,
         runs: runs.collect(),
@@ -117,7 +132,7 @@ fn side_by_side(
         bulk: HashMap::new(),
         explainer: subject.map(Explainer::new),
     };
-    let mut window = Window::new(survey.has_window);
+    let mut window = survey.window();
     let counts = bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
@@ -127,8 +142,17 @@ fn side_by_side(
         })
     })?;
     let explained = session.explainer.take().map(Explainer::lines).unwrap_or_default();
+    let end = session.end.take();
     let (recorded, outcomes) = session.finish();
-    Ok(Replayed { counts, recorded, outcomes, explained })
+    Ok(Replayed { counts, recorded, outcomes, explained, end })
+}
+
+/// The kernel's own state after the load, as it was read.
+fn after<'a>(bundle: &Bundle, start: &'a Start) -> Result<Option<Roll<'a>>, ReplayError> {
+    let zones: Vec<_> = start.zones.iter().map(|zone| (zone.node, zone.kind)).collect();
+    let read = bundle.state(Moment::After)?;
+    let state = read.and_then(|read| KernelState::of(&read, &zones, &start.map).ok());
+    Ok(state.map(|state| Roll::new(Moment::After, state, &start.map)))
 }
 
 struct Session<'a, 'm> {
@@ -142,11 +166,21 @@ struct Session<'a, 'm> {
     /// Bulk allocations under way, by task: flags and node.
     bulk: HashMap<u32, (Gfp, Option<u32>)>,
     explainer: Option<Explainer>,
+    /// The kernel's own state after the load, until it is of the moment at which it is compared.
+    after: Option<Roll<'a>>,
+    end: Option<StateEnd>,
 }
 
 impl Session<'_, '_> {
     /// Takes an event up, and explains it if that is asked for.
     fn hear(&mut self, event: &TraceEvent<'_>) {
+        self.hear_alone(event);
+        if let Some(state) = self.after.as_mut().and_then(|after| after.note(event)) {
+            self.end = Some(StateEnd::of(&self.runs[0].0.core, &self.start.zones, &state));
+        }
+    }
+
+    fn hear_alone(&mut self, event: &TraceEvent<'_>) {
         let Some(mut explainer) = self.explainer.take_if(|explainer| explainer.wants(event)) else {
             self.note_time(event);
             self.note(event);

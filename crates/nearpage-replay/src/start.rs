@@ -2,12 +2,16 @@
 
 mod divided;
 mod free_lists;
+mod known;
 mod memory;
 mod scaled;
 mod zone;
 
 pub(crate) use free_lists::free_pages;
+pub(crate) use known::known_state;
 pub(crate) use zone::{StartPageset, StartZone};
+
+use std::sync::Arc;
 
 use nearpage::rules::pagesets::{Sizes, ZoneShare};
 use nearpage::{CpuId, Marks, Model, PageCount, PfnRange, Settings, TopologyBuf, ZoneKind};
@@ -17,6 +21,7 @@ use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use nearpage_machine::{InputError, KernelSettings, MachineDescription, MachineInput};
 
 use crate::error::ReplayError;
+use crate::kernel_state::KernelState;
 use crate::zones::ZoneMap;
 use free_lists::FreeLists;
 
@@ -41,12 +46,20 @@ pub struct Start {
     pub kernel: KernelSettings,
     /// Each CPU's share of the last-level cache, in pages, as far as it is told.
     pub cache_slices: Vec<(CpuId, PageCount)>,
+    /// The kernel's own state, if it was recorded and can be used.
+    pub(crate) state: Option<Arc<KernelState>>,
 }
 
 impl Start {
     /// Pages that the zones manage.
     pub(crate) fn managed(&self) -> PageCount {
         PageCount(self.zones.iter().map(|zone| zone.managed.0).sum())
+    }
+
+    /// Allocations of a zone that the kernel counted since `before`, and that came before the window.
+    pub(crate) fn allocs_before(&self, zone: usize) -> i64 {
+        let state = self.state.as_ref();
+        state.and_then(|state| state.gap.allocs.get(zone).copied()).unwrap_or(0)
     }
 
     /// The same machine with `cpus` CPUs dealt out over the nodes that have any, and `times` as much memory. It keeps the
@@ -101,6 +114,7 @@ impl Start {
             settings: settings.with(|changed| changed.watermark_boost_factor = boost_factor),
             kernel: machine.machine.settings.clone(),
             cache_slices: cache_slices(&machine, page_shift),
+            state: None,
         })
     }
 }

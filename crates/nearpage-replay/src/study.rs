@@ -130,8 +130,9 @@ pub(crate) fn study(
         false => Wish::default(),
     };
     let before_start = start_of(bundle.name(), start, &before)?;
-    // Another machine has all its memory free at the start: nothing is drawn.
-    let starts = if asked.wish.machine.is_some() { 0 } else { asked.starts };
+    // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
+    let is_known = others.iter().chain([&before_start]).all(|start| start.state.is_some());
+    let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
     let runs = (1 + wishes.len() as u64) * (1 + u64::from(starts));
     let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + runs);
     let survey = survey(bundle, start, &watch)?;

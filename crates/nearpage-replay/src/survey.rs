@@ -11,6 +11,7 @@ use crate::findings::Findings;
 use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
+use crate::kernel_state::Moment;
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::ticks;
@@ -20,6 +21,10 @@ use nearpage_trace::{Event, TraceEvent, read_trace};
 /// What a trace has, found in the first pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
+    /// The marker with which the window begins.
+    window_begin: Option<&'static [u8]>,
+    /// Whether the trace tells when CPUs do their once-a-second work.
+    pub(crate) has_upkeep: bool,
     /// Whether it has the markers between which `before` and `after` were read.
     pub(crate) has_window: bool,
     /// Whether the window ends before the trace does: otherwise nothing tells what `after` is the end of.
@@ -70,30 +75,34 @@ struct ListUse {
 const DESCRIPTOR_BYTES: u64 = 64;
 
 /// A part of a trace between two markers.
-#[derive(Default)]
 pub(crate) struct Window {
-    whole: bool,
+    /// The marker with which it begins; `None`: it is the whole trace.
+    begin: Option<&'static [u8]>,
     is_open: bool,
     is_over: bool,
 }
 
 impl Window {
-    /// A window that begins and ends with markers, or the whole trace if there are none.
-    pub(crate) fn new(has_markers: bool) -> Window {
-        Window { whole: !has_markers, ..Window::default() }
+    /// The window of a replay from such a start.
+    pub(crate) fn of(start: &Start) -> Window {
+        let begin = match start.state {
+            Some(_) => Moment::Before.end(),
+            None => b"nearpage: before begin",
+        };
+        Window { begin: Some(begin), is_open: false, is_over: false }
     }
 
     /// Whether an event is inside.
     pub(crate) fn admits(&mut self, event: &Event<'_>) -> bool {
         if let Event::Marker(text) = event {
-            if text.starts_with(b"nearpage: before begin") {
+            if self.begin.is_some_and(|begin| text.starts_with(begin)) {
                 self.is_open = true;
             } else if text.starts_with(b"nearpage: after begin") && self.is_open {
                 self.is_open = false;
                 self.is_over = true;
             }
         }
-        self.whole || self.is_open
+        self.begin.is_none() || self.is_open
     }
 }
 
@@ -113,7 +122,8 @@ impl Survey {
         cpus.sort_unstable();
         let mut bases: Vec<u64> = Vec::new();
         let mut first_ns = None;
-        let mut window = Window::new(true);
+        let mut window = Window::of(start);
+        survey.window_begin = window.begin;
         bundle.with_trace_text(watch, |name, text| {
             let counts = read_trace::<ReplayError>(name, text, |event| {
                 first_ns.get_or_insert(event.time_ns);
@@ -126,6 +136,7 @@ impl Survey {
                     survey.evidence.begin_window();
                 }
                 survey.evidence.note_marker(&event.event);
+                survey.has_upkeep |= matches!(event.event, Event::Upkeep);
                 if !window.is_over {
                     survey.note_block(start, event, cpus.binary_search(&&event.cpu).is_ok());
                     survey.evidence.note_counted(&event.event);
@@ -167,6 +178,12 @@ impl Survey {
         }
         survey.first_seen.finish();
         Ok(survey)
+    }
+
+    /// The window of the trace, or the whole trace if it has no markers.
+    pub(crate) fn window(&self) -> Window {
+        let begin = self.window_begin.filter(|_| self.has_window);
+        Window { begin, is_open: false, is_over: false }
     }
 
     /// Whether the trace may be a part of a recording: it lacks a marker, or lost events.

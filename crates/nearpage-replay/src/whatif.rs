@@ -19,7 +19,7 @@ use crate::guess::Guess;
 use crate::machine::Memory;
 use crate::run::{Causes, Run, RunCounts};
 use crate::start::Start;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::totals::Totals;
 use crate::watch::Watch;
 pub use changes::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange};
@@ -81,7 +81,7 @@ pub(crate) fn ask(
         run.keep_asked();
     }
     let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
-    let mut window = Window::new(survey.has_window);
+    let mut window = survey.window();
     bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {

@@ -27,8 +27,8 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use perf_data::PerfData;
-pub(super) use source::DESCRIPTOR_BYTES;
 use source::Source;
+pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
 use trace_dat::TraceDat;
 
 /// Bytes by which a binary trace is known.
@@ -37,6 +37,9 @@ pub(super) const MAGIC_BYTES: usize = 10;
 const TRACE_DAT: &[u8] = b"\x17\x08Dtracing";
 const PERF_DATA: &[u8] = b"PERFILE2";
 const PERF_DATA_SWAPPED: &[u8] = b"2ELIFREP";
+
+/// The name of the function that does the once-a-second work of a CPU, in which pagesets decay.
+pub(super) const UPKEEP: &str = "vmstat_update";
 
 /// The kinds of binary traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +85,8 @@ pub(super) struct Rings {
     pub formats: Vec<Vec<u8>>,
     /// Texts of `saved_cmdlines`; later ones hold.
     pub tasks: Vec<Vec<u8>>,
-    /// Where the descriptor of frame 0 would be, if it is known.
-    pub descriptors: Option<u64>,
+    /// Where the kernel has what they tell of.
+    pub addresses: Addresses,
 }
 
 impl Rings {

@@ -19,6 +19,19 @@ pub struct TraceEvent<'a> {
     pub time_ns: u64,
     /// What happened.
     pub event: Event<'a>,
+    /// All its fields, as the trace prints them behind the name; empty where the event does not come from a trace's text.
+    pub fields: &'a [u8],
+}
+
+impl<'a> TraceEvent<'a> {
+    /// The text of a field, such as `call_site` of `call_site=kmalloc_trace+0x2a/0xc0`.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        let is_behind = |byte: &u8| matches!(byte, b' ' | b'\t' | b'(');
+        let value = |field: &'a [u8]| field.strip_prefix(name.as_bytes())?.strip_prefix(b"=");
+        let found = self.fields.split(is_behind).find_map(value)?;
+        Some(found.strip_suffix(b")").unwrap_or(found))
+    }
 }
 
 /// What happened. Migratetypes are numbers, as the trace has them: 0 unmovable, 1 movable, 2 reclaimable, 3
@@ -90,6 +103,8 @@ pub enum Event<'a> {
         /// Addresses of the first of their descriptors, 0 beyond the last that is told.
         pages: [u64; BULK_PAGES_TOLD],
     },
+    /// `workqueue_execute_start` of `vmstat_update`: the once-a-second work of the CPU begins.
+    Upkeep,
     /// `kmem_cache_alloc`, `kmalloc`: an object was handed out.
     ObjectAlloc {
         /// Its address, or a hash of it; 0 if there was none.
@@ -135,4 +150,27 @@ pub struct TraceCounts {
     pub unsorted: u64,
     /// Names of gfp flags that are not known, and how often each was met.
     pub unknown_gfp_names: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_their_text() {
+        let event = |fields| TraceEvent {
+            offset: 0,
+            comm: b"a",
+            pid: 7,
+            cpu: CpuId(0),
+            time_ns: 0,
+            event: Event::Other(b"any"),
+            fields,
+        };
+        let lock = event(b"00000000deadbeef (flags=SPIN|READ)");
+        assert_eq!((lock.field("flags"), lock.field("ags")), (Some(&b"SPIN|READ"[..]), None));
+        let object = event(b"call_site=do_thing+0x2a/0xc0 ptr=0000000012345678 bytes_req=");
+        assert_eq!(object.field("call_site"), Some(&b"do_thing+0x2a/0xc0"[..]));
+        assert_eq!((object.field("bytes_req"), object.field("bytes")), (Some(&b""[..]), None));
+    }
 }

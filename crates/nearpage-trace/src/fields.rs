@@ -1,8 +1,9 @@
 //! The fields of an event: `page=… pfn=0x14a04 order=0 migratetype=0 gfp_flags=GFP_KERNEL`.
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use nearpage::{Order, Pfn};
 
+use super::binary::UPKEEP;
 use super::event::{BULK_PAGES_TOLD, Event};
 use super::gfp::{Flags, GfpTexts};
 
@@ -46,6 +47,7 @@ pub(super) fn parse<'a, 'g>(
         b"kmem_cache_free" | b"kfree" => {
             Event::ObjectFree { pointer: pointer(&mut Fields(fields))? }
         }
+        b"workqueue_execute_start" if function(fields) == UPKEEP.as_bytes() => Event::Upkeep,
         b"nearpage_bulk" => bulk(fields)?,
         b"nearpage_bulk_done" => bulk_done(fields)?,
         b"tracing_mark_write" => Event::Marker(fields),
@@ -87,6 +89,12 @@ fn pointer(fields: &mut Fields<'_>) -> Result<u64, &'static str> {
     let text = fields.text("ptr=").ok_or("ptr= with an address")?;
     let is_null = text.starts_with(b"(n") || text.is_empty();
     if is_null { Ok(0) } else { address(text).ok_or("ptr= with an address") }
+}
+
+/// The name in `work struct 00000000c0ffee00: function vmstat_update`, or none.
+fn function(fields: &[u8]) -> &[u8] {
+    const KEY: &[u8] = b"function ";
+    memmem::find(fields, KEY).map_or(b"", |at| fields[at + KEY.len()..].trim_ascii())
 }
 
 fn bulk(fields: &[u8]) -> Result<Event<'_>, &'static str> {
@@ -291,6 +299,17 @@ mod tests {
             event("sched_process_exit", "comm=cat"),
             Ok(Event::Other(b"sched_process_exit"))
         );
+        // As the kernel prints it, and as its rings are printed here.
+        for fields in
+            ["work struct 00000000c0ffee00: function vmstat_update", "function vmstat_update"]
+        {
+            assert_eq!(event("workqueue_execute_start", fields), Ok(Event::Upkeep));
+        }
+        for fields in ["work struct 00000000c0ffee00: function vmstat_update2", "function 0x1", ""]
+        {
+            let other = Ok(Event::Other(b"workqueue_execute_start"));
+            assert_eq!(event("workqueue_execute_start", fields), other, "{fields}");
+        }
     }
 
     #[test]

@@ -173,8 +173,8 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         if let Some(flags) = flags.filter(|flags| !flags.unknown.is_empty()) {
             count_unknown(counts, flags);
         }
-        let head::Head { comm, pid, cpu, time_ns, .. } = head;
-        (self.each)(&TraceEvent { offset: counts.bytes, comm, pid, cpu, time_ns, event })
+        let head::Head { comm, pid, cpu, time_ns, fields, .. } = head;
+        (self.each)(&TraceEvent { offset: counts.bytes, comm, pid, cpu, time_ns, event, fields })
     }
 
     fn other_line(&mut self, line: &[u8]) -> Result<(), TraceError> {

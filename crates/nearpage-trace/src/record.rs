@@ -1,8 +1,8 @@
 //! Recording: what the page allocator of the running kernel does while something runs, as a bundle.
 //!
 //! ```text
-//! tracing on ─ before ─ command ──────────── cmdend ─ quiet tail ─ after ─ tracing off ─ bundle
-//!              └ hot files, between two markers └─ samples of zoneinfo, each between two markers
+//! tracing on ─ before ─ state ─ command ──────────── cmdend ─ quiet tail ─ state ─ after ─ tracing off ─ bundle
+//!              └ hot files, between two markers      └─ samples of zoneinfo, each between two markers
 //! ```
 //!
 //! A [`Recorder`] records a [`Target`] into an [`Output`]; a [`Control`] stops it from another thread or a handler of a
@@ -26,6 +26,7 @@ mod count;
 mod error;
 mod instance;
 mod kernel_log;
+mod kernel_state;
 mod leftovers;
 mod meta;
 mod output;

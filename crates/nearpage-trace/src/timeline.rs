@@ -341,6 +341,7 @@ impl<W: Write> Timeline<W> {
                 self.sink.instant(track, &name, event.time_ns, &Args::of(event))
             }
             Event::Other(name) => self.other(name, event),
+            Event::Upkeep => self.other(b"workqueue_execute_start", event),
             Event::ZoneLocked { .. }
             | Event::FreeBatched
             | Event::ObjectAlloc { .. }

@@ -23,16 +23,22 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from .. import frames
 from ..errors import ArgumentError
 from .figures import FIGURES, MAIN, Figure, named
 from .judge import Judged, family, judge, least_units, unseen_share, worse_share
 from .pairs import Pair, Row, Variant, baseline_of, paired, rows_of
 from .units import Kind, Unit, kind_of, units_of
 from .words import many
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 __all__ = ["GATE", "GROUPS", "QUESTIONS", "Answer", "Comparison", "Unit", "Verdict", "compare", "room"]
 
@@ -165,10 +171,7 @@ class Comparison:
         said = []
         if not self.answers:
             said.append("There is nothing to compare: no recording has results of the baseline and of another variant.")
-        if self.left_out:
-            named = ", ".join(f"{load} ({fidelity:.1f} %)" for load, fidelity in self.left_out[:20])
-            more = f" and {len(self.left_out) - 20} more" if len(self.left_out) > 20 else ""
-            said.append(f"Left out, since the model predicts them to less than {self.gate:g} %: {named}{more}.")
+        said += left_out_said(self.left_out, self.gate)
         if self.unproven:
             said.append(f"Of {many(self.unproven, 'recording')} nothing is known of how exactly the model predicts them.")
         if self.twins:
@@ -183,7 +186,7 @@ class Comparison:
             )
         return said
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pyarrow.Table:
         """A ``pyarrow.Table``, a row an answer."""
         import pyarrow
 
@@ -206,11 +209,11 @@ class Comparison:
         }
         return pyarrow.table(keys | {name: pyarrow.array(*column) for name, column in columns.items()})
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame``, a row an answer."""
-        return self.to_arrow().to_pandas()
+        return frames.to_pandas(self.to_arrow())
 
-    def units_to_arrow(self) -> Any:
+    def units_to_arrow(self) -> pyarrow.Table:
         """A ``pyarrow.Table``, a row for each unit of each answer."""
         import pyarrow
 
@@ -239,6 +242,21 @@ class Comparison:
         head = "".join(f"<th>{name}</th>" for name in ("variant", "group", "figure", "ratio", "interval", f"{self.unit}s", "verdict", "beside"))
         said = "".join(f"<p>{html.escape(line)}</p>" for line in self.said())
         return f"<p>against {html.escape(str(self.baseline))}</p><table><tr>{head}</tr>{body}</table>{said}"
+
+
+def left_out_of(rows: Iterable[Row], gate: float) -> tuple[tuple[str, float], ...]:
+    """Recordings below a gate, the worst first: their loads, and their fidelity."""
+    below = {(str(row["load"]), str(row["entry"])): float(row["fidelity"]) for row in rows if is_below(row, gate)}
+    return tuple((load, fidelity) for (load, _), fidelity in sorted(below.items(), key=lambda of: (of[1], of[0])))
+
+
+def left_out_said(left_out: Sequence[tuple[str, float]], gate: float) -> list[str]:
+    """A sentence that names them, if there are some."""
+    if not left_out:
+        return []
+    named = ", ".join(f"{load} ({fidelity:.1f} %)" for load, fidelity in left_out[:20])
+    more = f" and {len(left_out) - 20} more" if len(left_out) > 20 else ""
+    return [f"Left out, since the model predicts them to less than {gate:g} %: {named}{more}."]
 
 
 def _percent(share: float) -> str:
@@ -285,7 +303,7 @@ def compare(
     named([primary])
     base = baseline_of(rows, baseline)
     kind = kind_of(rows, unit, by)
-    within = [row for row in rows if not _is_below(row, gate)]
+    within = [row for row in rows if not is_below(row, gate)]
     pairs = paired(within, base)
     asked = [
         _Asked(figure, variant, dict(zip(by, group)), units_of(figure, members, kind, rows, weights))
@@ -298,11 +316,9 @@ def compare(
     together = _together(asked, seed)
     answers = [_answer(of, known, p, confidence, questions, worse_by) for of, known, p in zip(asked, judged, together)]
     count = sum(map(len, pairs.values()))
-    below = {(str(row["load"]), str(row["entry"])): float(row["fidelity"]) for row in rows if _is_below(row, gate)}
     return Comparison(
         base, kind, confidence, seed, answers, sum(Variant.of(row) != base for row in within) - count, primary, questions, gate,
-        tuple((load, fidelity) for (load, _), fidelity in sorted(below.items(), key=lambda of: (of[1], of[0]))),
-        len({row["entry"] for row in within if row.get("fidelity") is None}), len({row["entry"] for row in within if row.get("twin_of")}),
+        left_out_of(rows, gate), len({row["entry"] for row in within if row.get("fidelity") is None}), len({row["entry"] for row in within if row.get("twin_of")}),
         _equal(pairs, base),
     )  # fmt: skip
 
@@ -322,7 +338,8 @@ def _check(confidence: float, by: Sequence[str], gate: float, questions: int, wo
         raise ArgumentError(f"by: {wrong[0]!r} is no group, expected {accepted}", "by", accepted)
 
 
-def _is_below(row: Row, gate: float) -> bool:
+def is_below(row: Row, gate: float) -> bool:
+    """Whether a recording is predicted worse than a gate asks for."""
     fidelity = row.get("fidelity")
     return fidelity is not None and float(fidelity) < gate
 
@@ -334,10 +351,10 @@ class _Asked:
     group: dict[str, str]
     units: tuple[Unit, ...]
 
-    def logs(self) -> Any:
+    def logs(self) -> npt.NDArray[np.float64]:
         return np.array([math.log(unit.ratio) for unit in self.units])
 
-    def weights(self) -> Any:
+    def weights(self) -> npt.NDArray[np.float64]:
         return np.array([unit.weight for unit in self.units])
 
 
@@ -384,14 +401,16 @@ def _answer(of: _Asked, known: Judged, together: float, confidence: float, quest
     sign = 1 if of.figure.is_less_better else -1
     least = math.log1p(worse_by / 100.0)
     worse = sum(math.log(unit.ratio) * sign > least for unit in of.units)
-    share = worse_share(worse, len(of.units), confidence)
-    bounds = [None if is_few else _exp(value) for value in (low, high, known.low, known.high)]
-    typical = [None if is_few else _exp(value) for value in (known.typical_low, known.typical_high)]
+    worse_low, worse_high = worse_share(worse, len(of.units), confidence)
+
+    def bound(value: float) -> float | None:
+        return None if is_few else _exp(value)
+
     return Answer(
-        of.figure, of.variant, of.group, of.units, _exp(known.mean), *bounds, _exp(known.typical), *typical,
-        None if is_few else known.p, None if is_few else max(together, known.p),
+        of.figure, of.variant, of.group, of.units, _exp(known.mean), bound(low), bound(high), bound(known.low), bound(known.high), _exp(known.typical),
+        bound(known.typical_low), bound(known.typical_high), None if is_few else known.p, None if is_few else max(together, known.p),
         _verdict(of, known, low <= 0.0 <= high, is_few, (1.0 - confidence), questions),
-        None if model is None else math.exp(model), None if start is None else math.exp(start), worse, *share, worse_by,
+        None if model is None else math.exp(model), None if start is None else math.exp(start), worse, worse_low, worse_high, worse_by,
         unseen_share(len(of.units), confidence),
     )  # fmt: skip
 
@@ -401,12 +420,13 @@ def _verdict(of: _Asked, known: Judged, has_room: bool, is_few: bool, level: flo
         return "the same"
     if is_few:
         return "too few"
-    if known.side == 0 or known.p > level:
+    side = known.side(level)
+    if side == 0:
         return "no difference can be told"
     if has_room:
         return "within the model's error"
-    is_better = (known.side < 0) == of.figure.is_less_better
-    if known.p > level / questions:
+    is_better = (side < 0) == of.figure.is_less_better
+    if known.side(level / questions) == 0:
         return "perhaps better" if is_better else "perhaps worse"
     return "better" if is_better else "worse"
 

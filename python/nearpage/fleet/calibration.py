@@ -17,13 +17,16 @@ import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ArgumentError
 from .judge import judge
 from .pairs import ratio
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["Calibrated", "calibrate", "release_of", "to_arrow", "to_html"]
 
@@ -102,7 +105,7 @@ def _curve(points: Sequence[tuple[float, float]], logs: Any) -> tuple[tuple[floa
     return tuple((max(math.exp(x) - 32.0, 0.0), max(math.exp(x + y) - 32.0, 0.0)) for x, y in pairs)
 
 
-def to_arrow(calibrated: Sequence[Calibrated]) -> Any:
+def to_arrow(calibrated: Sequence[Calibrated]) -> pyarrow.Table:
     """A ``pyarrow.Table``, a row a quantity of a group."""
     import pyarrow
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import _nearpage
 from ..errors import ArgumentError, NearpageError, RunError
-from .executors import Dask, InProcess, Processes, Ray
+from .executors import Dask, Executor, InProcess, Processes, Ray
 from .ingest import ingest
 from .run import LEASE, run
 from .store import USUAL, Store
@@ -179,7 +179,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
             expected = "a file with 8 bytes or more"
             raise NearpageError(f"--salt-file: {error}, expected {expected}", arguments.salt_file, expected) from error
     tags = dict(_tag(text) for text in arguments.tag)
-    executor: Any = Processes(arguments.workers) if arguments.workers else InProcess()
+    executor: Executor = Processes(arguments.workers) if arguments.workers else InProcess()
     store = Store.create(arguments.store)
     done = ingest(
         store, arguments.paths, load=arguments.load, machine=arguments.machine, host=arguments.host, service=arguments.service, tags=tags, salt=salt,
@@ -321,7 +321,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _check_output(Path(arguments.output))
     store = Store.open(arguments.store)
     if arguments.scheduler is not None:
-        executor: Any = Dask(arguments.scheduler)
+        executor: Executor = Dask(arguments.scheduler)
     elif arguments.dask is not None:
         executor = Dask(workers=arguments.dask)
     elif arguments.ray is not None:

@@ -14,11 +14,14 @@ import signal
 import time
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ..errors import ArgumentError
 
-__all__ = ["Dask", "Executor", "InProcess", "Processes", "Ray", "as_executor"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Dask", "Executor", "InProcess", "Processes", "Ray", "Submits", "as_executor"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +46,14 @@ class Executor(Protocol):
     ) -> None: ...
 
 
+class Submits(Protocol):
+    """What else is taken: executors of ``concurrent.futures`` and those like them, and a Dask client."""
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Any: ...
+
+
 class _Context:
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -265,7 +274,7 @@ class _Foreign(_Context):
         """Whether it still takes calls shows with the next one."""
 
 
-def as_executor(executor: Any) -> Executor:
+def as_executor(executor: Executor | Submits | None) -> Executor:
     """What runs tasks: ``None`` for this process, one of this module, a Dask client, or anything with ``submit``."""
     if executor is None:
         return InProcess()

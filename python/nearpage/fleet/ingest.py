@@ -30,7 +30,7 @@ import pyarrow as pa
 from .. import _nearpage
 from ..errors import ArgumentError, NearpageError, StoreError
 from . import catalogue, parquet
-from .executors import Executor, as_executor
+from .executors import Executor, Submits, as_executor
 from .logged import quantities_of
 from .redact import Redactor
 from .store import Store
@@ -105,7 +105,7 @@ def ingest(
     service: str | None = None,
     tags: Mapping[str, str] | None = None,
     salt: bytes | None = None,
-    executor: Any = None,
+    executor: Executor | Submits | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Ingested]:
     """Takes bundles into a store; folders are looked through for them. A damaged one is noted with its reason, and the rest go on.

@@ -162,10 +162,10 @@ def _answers(told: Sequence[tuple[str, dict[str, float]]], confidence: float, se
             verdict = "too few"
         elif not of.any():
             verdict = "the same"
-        elif known.side and known.p <= (1.0 - confidence) / QUESTIONS:
-            verdict = "fewer" if known.side < 0 else "more"
-        elif known.side and known.p <= 1.0 - confidence:
-            verdict = "perhaps fewer" if known.side < 0 else "perhaps more"
+        elif side := known.side((1.0 - confidence) / QUESTIONS):
+            verdict = "fewer" if side < 0 else "more"
+        elif side := known.side(1.0 - confidence):
+            verdict = "perhaps fewer" if side < 0 else "perhaps more"
         low, high = (None if is_few else math.exp(min(max(end, -700.0), 700.0)) for end in (known.low, known.high))
         loads = tuple((load, math.exp(log)) for load, log in logs.items())
         answers.append(CounterAnswer(counter, loads, math.exp(known.mean), low, high, None if is_few else max(float(p), known.p), verdict))

@@ -11,7 +11,7 @@ from .results import FIGURES, FIRST, sealed
 from .store import Store
 from .study import Task
 
-__all__ = ["Prepared", "compute", "flat"]
+__all__ = ["Prepared", "columns_of", "compute"]
 
 
 class Prepared:
@@ -47,13 +47,18 @@ def compute(store: Store, task: Task, prepared: Prepared) -> bytes:
             repeat=machine.get("repeat", 1),
             seed=task.seed,
         )
-        first = flat(found.pop("first_pass"))
-        columns = flat(found) | {FIRST + name: value for name, value in first.items()}
+        columns = columns_of(found)
         figures = {name: columns[name] for name in FIGURES}
     return sealed(task, figures)
 
 
-def flat(found: dict[str, Any]) -> dict[str, Any]:
+def columns_of(found: dict[str, Any]) -> dict[str, Any]:
+    """The columns of what was measured, of both passes."""
+    first = _flat(found.pop("first_pass"))
+    return _flat(found) | {FIRST + name: value for name, value in first.items()}
+
+
+def _flat(found: dict[str, Any]) -> dict[str, Any]:
     """Figures with a column for each cause of holds. Direct ones are told by order."""
     causes = found.pop("holds_by_cause")
     return found | {f"holds_{cause}": sum(of.values()) if isinstance(of, dict) else of for cause, of in causes.items()}

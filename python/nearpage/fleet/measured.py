@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import _nearpage
 from ..errors import ArgumentError
 from .ingest import looked_through
-from .measure import flat
+from .logged import error_column, errors_of, quantities_of
+from .measure import columns_of
 from .pairs import Row
 from .space import Settings
 
@@ -91,7 +92,7 @@ class Bundles:
 
     def _row(self, settings: Settings, entry: str) -> Row:
         content, identity = self._look(entry)
-        key = {"entry": entry, "content": content, "settings": settings, "of": self._rules()}
+        key = {"entry": entry, "content": content, "settings": settings, "of": self._rules(), "passes": "both"}
         known = self._known.get(key)
         if known is None:
             with self._lock:
@@ -100,10 +101,22 @@ class Bundles:
                 prepared = _nearpage.Prepared.open(self.paths[entry])
                 with self._lock:
                     self._prepared[entry] = prepared
-            found = prepared.measure(self.model, settings)
-            del found["first_pass"]
-            known = self._known.put(key, flat(found))
-        return {"entry": entry, "load": entry, **{name: identity[name] for name in ("name", "twin_of", "host")}} | known
+            known = self._known.put(key, columns_of(prepared.measure(self.model, settings)))
+        said = {name: identity[name] for name in ("name", "twin_of", "host")}
+        return {"entry": entry, "load": entry, **said, **self._recorded(entry), **known}
+
+    def _recorded(self, entry: str) -> Row:
+        """The machine and kernel of a bundle, and how exactly the rules of its own kernel predict what that logged."""
+        key = {"entry": entry, "content": self._look(entry)[0], "of": _nearpage.__version__, "recorded": True}
+        known = self._known.get(key)
+        if known is None:
+            opened = _nearpage.Bundle.open(self.paths[entry])
+            report = opened.replay()
+            quantities = quantities_of(report.to_dict()["fidelity"]["rows"])
+            errors = {error_column(figure): percent for figure, percent in errors_of(json.dumps(quantities)).items()}
+            found = {"machine": "recorded", "kernel": opened.kernel, "fidelity": report.fidelity.percent, **errors}
+            known = self._known.put(key, found)
+        return known
 
 
 @dataclass

@@ -3,8 +3,8 @@
 >>> Limit.parse("kept_pages_mean <= today"), Limit.parse("longest_hold_operations<=500").bound
 (Limit(figure='kept_pages_mean', is_most=True, bound=1.0, is_of_today=True), 500.0)
 
-A limit of *today* is about the mean over loads: memory that one load keeps more of and another less of is the same memory. A limit in
-numbers holds in every load: the longest hold is one hold somewhere.
+A limit of *today* is about the mean over units: memory that one load keeps more of and another less of is the same memory. A limit in
+numbers holds in every recording: the longest hold is one hold somewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from ..errors import ArgumentError
 from .figures import FIGURES, Figure, named
-from .pairs import Row, ratio
+from .pairs import Pair, Row
+from .units import Kind, units_of
 
 _LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=|≤|≥)\s*(today(?:'s|’s)?)?\s*(?:\*?\s*(\d+(?:\.\d+)?))?\s*")
 ACCEPTED = "FIGURE<=NUMBER, FIGURE<=today or FIGURE<=today*1.1, or with >="
@@ -39,11 +40,11 @@ class Limit:
         [figure] = named([found[1]])
         return Limit(figure.name, found[2] in ("<=", "≤"), float(found[4] or 1.0), found[3] is not None)
 
-    def excess(self, values: Mapping[str, Row], today: Mapping[str, Row]) -> float:
+    def excess(self, values: Mapping[str, Row], today: Mapping[str, Row], kind: Kind) -> float:
         """How far rows (by entry) are beyond it, as a logarithm; 0 and less is within it."""
         sign = 1.0 if self.is_most else -1.0
         if self.is_of_today:
-            return sign * (mean(logs_by_load(self.figure, values, today)) - math.log(self.bound))
+            return sign * (_mean(_logs(self.figure, values, today, kind)) - math.log(self.bound))
         beyond = [sign * math.log((_value(self.figure, row) + 1.0) / (self.bound + 1.0)) for row in values.values()]
         return max(beyond, default=math.nan)
 
@@ -72,26 +73,26 @@ class Objective:
         """Of the objective and its limits."""
         return list(dict.fromkeys([self.figure, *(limit.figure for limit in self.limits)]))
 
-    def logs(self, values: Mapping[str, Row], today: Mapping[str, Row]) -> dict[str, float]:
-        """For each load the logarithm of the ratio to today's; less is better, below 0 better than today."""
-        sign = 1.0 if self.of_figure.is_less_better else -1.0
-        return {load: sign * log for load, log in logs_by_load(self.figure, values, today).items()}
+    def cost(self, values: Mapping[str, Row], today: Mapping[str, Row], kind: Kind) -> float:
+        """The mean over units of the logarithm of the ratio to today's; less is better, below 0 better than today."""
+        mean = _mean(_logs(self.figure, values, today, kind))
+        return mean if self.of_figure.is_less_better else -mean
 
-    def cost(self, values: Mapping[str, Row], today: Mapping[str, Row]) -> float:
-        """The mean of these over loads."""
-        return mean(self.logs(values, today))
+    def ratio(self, cost: float) -> float:
+        """The ratio to today's that a cost is of."""
+        return math.exp(cost if self.of_figure.is_less_better else -cost)
 
-    def excesses(self, values: Mapping[str, Row], today: Mapping[str, Row]) -> list[float]:
+    def excesses(self, values: Mapping[str, Row], today: Mapping[str, Row], kind: Kind) -> list[float]:
         """Of each limit."""
-        return [limit.excess(values, today) for limit in self.limits]
+        return [limit.excess(values, today, kind) for limit in self.limits]
 
-    def holds(self, values: Mapping[str, Row], today: Mapping[str, Row]) -> bool:
+    def holds(self, values: Mapping[str, Row], today: Mapping[str, Row], kind: Kind) -> bool:
         """Whether all limits hold. A limit of today's has room for rounding."""
-        return all(excess <= 1e-9 for excess in self.excesses(values, today))
+        return all(excess <= 1e-9 for excess in self.excesses(values, today, kind))
 
     def __str__(self) -> str:
-        kind = "fewest" if self.of_figure.is_less_better else "most"
-        return "; ".join([f"{kind} {self.of_figure.label}", *map(str, self.limits)])
+        which = "fewest" if self.of_figure.is_less_better else "most"
+        return "; ".join([f"{which} {self.of_figure.label}", *map(str, self.limits)])
 
 
 def _value(figure: str, row: Row) -> float:
@@ -101,14 +102,14 @@ def _value(figure: str, row: Row) -> float:
     return float(value)
 
 
-def logs_by_load(figure: str, values: Mapping[str, Row], today: Mapping[str, Row]) -> dict[str, float]:
-    """For each load the mean, over its entries, of logarithms of ratios to today's. ``values`` and ``today`` are rows by entry."""
-    by_load: dict[str, list[float]] = {}
+def _logs(figure: str, values: Mapping[str, Row], today: Mapping[str, Row], kind: Kind) -> list[float]:
+    """For each unit the logarithm of the ratio to today's, as answers have it. ``values`` and ``today`` are rows by entry."""
     for entry, row in values.items():
-        by_load.setdefault(str(row["load"]), []).append(math.log(ratio(_value(figure, row), _value(figure, today[entry]))))
-    return {load: math.fsum(logs) / len(logs) for load, logs in sorted(by_load.items())}
+        _value(figure, row), _value(figure, today[entry])
+    pairs = [Pair(row, today[entry]) for entry, row in values.items()]
+    return [math.log(unit.ratio) for unit in units_of(FIGURES[figure], pairs, kind, today.values(), None)]
 
 
-def mean(logs: Mapping[str, float]) -> float:
-    """Over loads; nothing has a mean of 0."""
-    return math.fsum(logs.values()) / len(logs) if logs else 0.0
+def _mean(logs: Sequence[float]) -> float:
+    """Nothing has a mean of 0."""
+    return math.fsum(logs) / len(logs) if logs else 0.0

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,13 +22,18 @@ import pyarrow.parquet as pq
 from .. import frames
 from ..errors import ArgumentError, StoreError
 
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
 __all__ = ["COLUMNS", "EventFile", "write_events"]
 
 #: Events of a group of rows.
 ROWS = 1 << 20
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
-COLUMNS: dict[str, pa.DataType] = {
+#: What files of the first version have; later versions add columns, which are null in those.
+_FIRST: dict[str, pa.DataType] = {
     "time": pa.duration("ns"),
     "cpu": pa.uint32(),
     "event": _TEXT,
@@ -39,6 +45,25 @@ COLUMNS: dict[str, pa.DataType] = {
     "comm": _TEXT,
     "pages": pa.uint64(),
     "text": _TEXT,
+}
+COLUMNS: dict[str, pa.DataType] = {
+    **_FIRST,
+    "node": pa.uint32(),
+    "zone": _TEXT,
+    "wanted_node": pa.uint32(),
+    "percpu_refill": pa.bool_(),
+    "fallback_order": pa.uint8(),
+    "pageblock_order": pa.uint8(),
+    "fallback_type": _TEXT,
+    "fragmenting": pa.bool_(),
+    "change_ownership": pa.bool_(),
+    "lock": pa.uint64(),
+    "result": pa.int64(),
+    "call_site": _TEXT,
+    "pointer": pa.uint64(),
+    "bytes_requested": pa.uint64(),
+    "bytes": pa.uint64(),
+    "accounted": pa.bool_(),
 }
 #: Those that every event has. Readers need not look for nulls in them, which takes a tenth of their time and more.
 _ALWAYS = ("time", "cpu", "event", "pid", "comm")
@@ -52,9 +77,13 @@ _BLOCK = 1 << 16
 
 
 def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | None = None) -> int:
-    """Writes events, tables of which the columns are :data:`COLUMNS`: how many there were."""
-    fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in COLUMNS.items()]
-    schema = pa.schema(fields, metadata={"nearpage": "events 1", **(metadata or {})})
+    """Writes events, tables of which the columns are :data:`COLUMNS`: how many there were. The file says of each column what the tables
+    say: its unit, what it means."""
+    tables = iter(tables)
+    first = next(tables, None)
+    said = {} if first is None else {field.name: field.metadata for field in pa.table(first).schema}
+    fields = [pa.field(name, kind, nullable=name not in _ALWAYS, metadata=said.get(name)) for name, kind in COLUMNS.items()]
+    schema = pa.schema(fields, metadata={"nearpage": "events 2", **(metadata or {})})
     count = 0
     with pq.ParquetWriter(
         os.fspath(path),
@@ -76,7 +105,7 @@ def write_events(path: Path, tables: Iterable[Any], metadata: dict[str, str] | N
             waiting.clear()
             rows = 0
 
-        for table in tables:
+        for table in itertools.chain([] if first is None else [first], tables):
             table = pa.table(table).cast(schema)
             count += table.num_rows
             rows += table.num_rows
@@ -142,6 +171,7 @@ class EventFile:
 
     def __init__(self, source: Union[str, os.PathLike[str], BinaryIO], place: str) -> None:
         self.place = place
+        self._source = source
         with self._judged():
             file = pa.OSFile(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else pa.PythonFile(source, "r")
             metadata = pq.read_metadata(file)
@@ -151,10 +181,11 @@ class EventFile:
             self._file = pq.ParquetFile(summed, metadata=metadata, page_checksum_verification=True)
         names = self._file.schema_arrow.names
         kinds = {name: self._file.schema_arrow.field(name).type for name in names}
-        wrong = [name for name, kind in COLUMNS.items() if kinds.get(name) != kind]
+        wrong = [name for name, kind in COLUMNS.items() if kinds.get(name, None if name in _FIRST else kind) != kind]
         if wrong:
             expected = ", ".join(f"{name} ({kind})" for name, kind in COLUMNS.items() if name in wrong)
             raise StoreError(f"{place}: is no table of events, expected the columns {expected}", place, expected)
+        self._schema = pa.schema([self._field(name, kind) for name, kind in COLUMNS.items()], self._file.schema_arrow.metadata)
         with self._judged():
             groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
             if min([metadata.num_rows, *groups]) < 0 or sum(groups) != metadata.num_rows:
@@ -169,6 +200,29 @@ class EventFile:
             message = f"{self.place}: is damaged: {error}, expected a Parquet file of events"
             raise StoreError(message, self.place, "a Parquet file of events") from error
 
+    def __reduce__(self) -> tuple[type[EventFile], tuple[object, str]]:
+        # The file is opened anew where it comes to.
+        return EventFile, (self._source, self.place)
+
+    def _field(self, name: str, kind: pa.DataType) -> pa.Field:
+        known = self._file.schema_arrow
+        return known.field(name) if name in known.names else pa.field(name, kind)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with their units and what they mean."""
+        return self._schema
+
+    def _wanted(self, columns: list[str] | None) -> tuple[pa.Schema, list[str]]:
+        """The columns that are asked for, and those of them that the file has."""
+        for name in columns or ():
+            if name not in COLUMNS:
+                expected = f"some of {', '.join(COLUMNS)}"
+                raise ArgumentError(f"columns: there is no column {name!r}, expected {expected}", "columns", expected)
+        schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns], self._schema.metadata)
+        # At least one, which says how many rows there are.
+        return schema, [name for name in schema.names if name in self._file.schema_arrow.names] or ["time"]
+
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
@@ -178,46 +232,47 @@ class EventFile:
             raise ArgumentError(f"rows={rows}, expected 1 or more", "rows", "1 or more")
         # More than there are need no more room.
         rows = min(rows, max(len(self), 1))
-        self._check(columns)
+        schema, there = self._wanted(columns)
         with self._judged():
             read = 0
-            for batch in self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+            for batch in self._file.iter_batches(batch_size=rows, columns=there, use_threads=False):
                 read += batch.num_rows
-                yield batch
-            self._check_rows(read, columns)
+                yield _filled(batch, schema)
+            self._check_rows(read)
 
-    def _check(self, columns: list[str] | None) -> None:
-        """The reader of Parquet leaves out columns that there are not, without a word."""
-        for name in columns or ():
-            if name not in COLUMNS:
-                expected = f"some of {', '.join(COLUMNS)}"
-                raise ArgumentError(f"columns: there is no column {name!r}, expected {expected}", "columns", expected)
-
-    def _check_rows(self, rows: int, columns: list[str] | None) -> None:
-        """Of no columns there are no rows."""
-        if (columns is None or columns) and rows != len(self):
+    def _check_rows(self, rows: int) -> None:
+        if rows != len(self):
             raise pa.ArrowInvalid(f"it gives {rows} rows, and says that it has {len(self)}")
 
     def to_arrow(self, columns: list[str] | None = None) -> pa.Table:
-        self._check(columns)
+        schema, there = self._wanted(columns)
         with self._judged():
             # Not all at once: Ctrl-C is heard between groups.
-            groups = [self._file.read_row_group(at, columns=columns) for at in range(self._file.num_row_groups)]
-            table = pa.concat_tables(groups) if groups else self._file.read(columns=columns)
-            self._check_rows(table.num_rows, columns)
-            return table
+            groups = [self._file.read_row_group(at, columns=there) for at in range(self._file.num_row_groups)]
+            table = pa.concat_tables(groups) if groups else self._file.read(columns=there)
+            self._check_rows(table.num_rows)
+            return pa.table([_column(table, field, len(self)) for field in schema], schema)
 
-    def to_pandas(self, columns: list[str] | None = None) -> Any:
+    def to_pandas(self, columns: list[str] | None = None) -> pandas.DataFrame:
         return frames.to_pandas(self.to_arrow(columns))
 
-    def to_polars(self, columns: list[str] | None = None) -> Any:
+    def to_polars(self, columns: list[str] | None = None) -> polars.DataFrame:
         import polars
 
-        return polars.from_arrow(self.to_arrow(columns))
+        return polars.DataFrame(self.to_arrow(columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self._file.schema_arrow, self.batches())
+        reader = pa.RecordBatchReader.from_batches(self._schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return f"EventFile({self.place!r}, {len(self)} events)"
+
+
+def _filled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_column(batch, field, batch.num_rows) for field in schema], schema=schema)
+
+
+def _column(table: pa.Table | pa.RecordBatch, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
+    """A column of a file, or nulls where a file of an earlier version lacks it."""
+    return table.column(field.name) if field.name in table.schema.names else pa.nulls(rows, field.type)

@@ -150,8 +150,7 @@ class Redactor:
         self._pages_begin = None
         for line in source:
             if b"\0" in line:
-                expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
-                raise StoreError(f"{place}: a binary trace cannot be redacted, expected {expected}", place, expected)
+                raise _binary(place)
             redacted = self.line(line.rstrip(b"\r\n"))
             if redacted is not None:
                 part.append(redacted)
@@ -200,6 +199,8 @@ class Redactor:
         """Writes the bundle that is left of some files, by their names within it and their unpacked content."""
         with pa.CompressedOutputStream(str(path), "zstd") as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
             for name, content in members:
+                if name in ("trace.dat", "perf.data"):
+                    raise _binary(place)
                 if name == "trace.txt":
                     with Path(f"{path}.trace").open("w+b") as kept:
                         Path(kept.name).unlink()
@@ -212,6 +213,11 @@ class Redactor:
                     redacted = self.file(name, content.read)
                     if redacted is not None:
                         _add(archive, name, len(redacted), io.BytesIO(redacted))
+
+
+def _binary(place: str) -> StoreError:
+    expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
+    return StoreError(f"{place}: a binary trace cannot be redacted, expected {expected}", place, expected)
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, content: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -21,12 +22,15 @@ import pyarrow as pa
 from ..errors import ArgumentError, NearpageError, RunError, StoreError
 from . import measure, results
 from .claims import Busy, Heart, take
-from .executors import Executor, InProcess, as_executor
+from .executors import Executor, InProcess, Submits, as_executor
 from .store import Store
 from .study import Study, Task
 from .waiting import Waiting
+from .words import many
 
 __all__ = ["LEASE", "run", "work"]
+
+_log = logging.getLogger(__name__)
 
 #: Seconds that a claim may stand unchanged before it is taken over, where nobody can tell whether its process lives.
 LEASE = 60.0
@@ -164,7 +168,7 @@ def run(
     study: Study,
     *,
     store: Store,
-    executor: Any = None,
+    executor: Executor | Submits | None = None,
     progress: Callable[[int, int], object] | None = None,
     lease: float = LEASE,
     chunk: int | None = None,
@@ -185,7 +189,10 @@ def run(
     tasks = {task.key: task for task in store.tasks(study)}
     finished = store.finished()
     missing = {key: task for key, task in tasks.items() if key not in finished}
-    missing.update(_damaged(store, [tasks[key] for key in finished & tasks.keys()]))
+    damaged = _damaged(store, [tasks[key] for key in finished & tasks.keys()])
+    if damaged:
+        _log.warning("%s: %s, which this run computes again", store.url, many(len(damaged), "damaged result"))
+    missing |= damaged
     course = _Course(missing, len(tasks), lease, progress)
     course.tell()
     if missing:

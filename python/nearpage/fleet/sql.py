@@ -50,7 +50,9 @@ def query(store: Store, statement: str) -> pa.Table:
         connection.register("entries", entries)
         connection.register("fidelity", fidelity_of(entries))
         connection.register("results", store.results())
-        _register_events(connection, store, entries.column("hash").to_pylist())
+        # It looks into each file.
+        if "events" in statement.lower():
+            _register_events(connection, store, entries.column("hash").to_pylist())
         answer = connection.sql(statement)
         if answer is None:
             raise ArgumentError(f"a statement without an answer, expected {accepted}", "sql", accepted)
@@ -64,18 +66,20 @@ def query(store: Store, statement: str) -> pa.Table:
 def _register_events(connection: Any, store: Store, hashes: list[str]) -> None:
     sources = [(hash, place) for hash in hashes if (place := store.events_place(hash)) is not None]
     columns = ", ".join(f'"{name}"' for name in COLUMNS if name != "time")
+    plain = {name: _TEXT if pa.types.is_dictionary(kind) else kind for name, kind in COLUMNS.items()} | {"time": _COUNT}
     if not sources:
-        empty = pa.schema([("entry", _TEXT), ("time_ns", _COUNT), *((name, kind) for name, kind in COLUMNS.items() if name != "time")]).empty_table()
-        connection.register("events", empty)
+        connection.register("events", pa.schema([("entry", _TEXT), ("time_ns", _COUNT), *((name, kind) for name, kind in plain.items() if name != "time")]).empty_table())
         return
+    # Files of earlier versions lack columns.
+    connection.register("no_events", pa.schema([*plain.items(), ("filename", _TEXT)]).empty_table())
     if "://" in sources[0][1]:
         connection.register_filesystem(store.files.fs)  # type: ignore[attr-defined]
     connection.register("files_of_entries", pa.table({"entry": [hash for hash, _ in sources], "file": [place for _, place in sources]}))
     quoted = ", ".join("'" + place.replace("'", "''") + "'" for _, place in sources)
     # Parquet keeps durations as whole numbers, with their unit beside them: DuckDB's own intervals would lose nanoseconds.
     connection.execute(
-        f"create view events as select files.entry, \"time\"::bigint as time_ns, {columns} from read_parquet([{quoted}], filename = true, "
-        "hive_partitioning = false) as of_file join files_of_entries as files on files.file = of_file.filename"
+        f"create view events as select files.entry, \"time\"::bigint as time_ns, {columns} from (select * from read_parquet([{quoted}], "
+        "filename = true, hive_partitioning = false, union_by_name = true) union all by name select * from no_events) as of_file join files_of_entries as files on files.file = of_file.filename"
     )
 
 

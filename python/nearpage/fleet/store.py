@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -36,8 +37,11 @@ from . import catalogue, results
 from .files import Files, open_files
 from .parquet import EventFile
 from .study import Study, Task
+from .words import many
 
 __all__ = ["FORMAT", "USUAL", "Store"]
+
+_log = logging.getLogger(__name__)
 
 #: Where a store is unless another place is named.
 USUAL = "nearpage-store"
@@ -267,11 +271,14 @@ class Store:
         known = self._entries()[0].select(["hash", "quantities", *results.OF_ENTRY])
         entries = {entry["hash"]: entry for entry in known.to_pylist()}
         current: dict[str, str] = {}
-        rows = []
+        rows, damaged = [], 0
         for name, content in self.files.read_many(map(results.name_of, sorted(keys))):
-            row = content and results.read_result(content, name.rpartition("/")[2][: -len(".json")])
+            row = None if content is None else results.read_result(content, name.rpartition("/")[2][: -len(".json")])
+            damaged += content is not None and row is None
             if row and (versions == "all" or results.is_of_this_version(row, current)):
                 rows.append(row)
+        if damaged:
+            _log.warning("%s: %s left out: a run of their study computes them again", self.url, many(damaged, "damaged result"))
         return results.table_of(rows, entries)
 
 

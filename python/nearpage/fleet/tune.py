@@ -3,8 +3,9 @@
 The search is Optuna's (TPE, limits as its constraints); its trials are in a file that survives a kill, and the same question goes on
 where it was. What a search finds is the best of many tries on these loads, and looks better than it is. So each fold of the loads is
 left out of a search of its own, and what that one finds is measured on the fold: **held out**. A winner is named only if the limits
-hold there, and if the held-out loads tell it from today's settings, too. Where today's settings are beyond a limit themselves, there is
-nothing to be better than: then the limits alone must hold there.
+hold there, and if the held-out loads tell it from today's settings, too: by :mod:`nearpage.fleet.answers`, over the same units (hosts where
+all recordings name theirs, else loads; twins add none), with the same room for the model's error and the start. Where today's settings
+are beyond a limit themselves, there is nothing to be better than: then the limits alone must hold there.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from ..errors import ArgumentError, NearpageError
+from .answers import GATE, Answer, Comparison, compare, is_below, left_out_of, left_out_said, room
 from .measured import Bundles, Measure, Stored
-from .objective import ACCEPTED, Limit, Objective, logs_by_load, mean
-from .pairs import Row, shown
-from .resample import means
+from .objective import ACCEPTED, Limit, Objective
+from .pairs import Row, Variant, shown
 from .space import Settings, Space
+from .units import Kind, kind_of, namer
+from .words import many
 
 Progress = Callable[[int, int], object]
 Rows = Mapping[str, Row]
@@ -39,28 +40,28 @@ class Tried:
     """Settings that were tried on some entries."""
 
     settings: Settings
-    #: The mean over loads of the logarithm of the ratio to today's.
+    #: The mean over units of the logarithm of the ratio to today's; less is better.
     cost: float
     holds_limits: bool
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Loads that were left out of a search, and what it found for them."""
+    """Units that were left out of a search, and what it found for them."""
 
     held_out: tuple[str, ...]
     settings: Settings
-    #: Ratios to today's: on the loads of the search, and on those held out.
+    #: Ratios to today's: on the units of the search, and on those held out.
     searched: float
     held: float
 
 
 @dataclass(frozen=True)
 class HeldLimit:
-    """A limit on loads that were held out, of all folds together."""
+    """A limit on units that were held out, of all folds together."""
 
     limit: str
-    #: Of today's, the mean ratio to it; else the most (or the least) of a load.
+    #: Of today's, the mean ratio to it; else the most (or the least) of a recording.
     value: float
     verdict: Literal["holds", "does not hold", "cannot be told"]
 
@@ -70,17 +71,20 @@ class Tuned:
     """What a search came to."""
 
     objective: Objective
+    #: What was searched on and held out, and its names.
+    unit: Kind
     loads: tuple[str, ...]
+    #: The fidelity in percent below which recordings are left out, and these: their loads, and their fidelity.
+    gate: float
+    left_out: tuple[tuple[str, float], ...]
     #: Whether today's settings hold the limits.
     is_today_within: bool
     #: The best on all loads that holds the limits; ``{}`` are today's, ``None`` if nothing that was tried holds them.
     best: Settings | None
     #: Its ratio to today's on the loads that it was found on.
     searched: float
-    #: The ratio of the procedure on held-out loads, with its interval; no interval with too few loads.
-    held: float
-    held_low: float | None
-    held_high: float | None
+    #: What the procedure comes to on held-out units, against today's settings.
+    answer: Answer
     folds: tuple[Fold, ...]
     limits: tuple[HeldLimit, ...]
     #: Settings that hold the limits and that cannot be told from the best, the simplest first.
@@ -92,20 +96,22 @@ class Tuned:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        own = {name: getattr(self, name) for name in ("loads", "is_today_within", "best", "searched", "held", "held_low", "held_high", "as_good", "winner", "reason")}
+        names = ("unit", "loads", "gate", "left_out", "is_today_within", "best", "searched", "as_good", "winner", "reason")
+        of = self.answer
+        held = {"held": of.ratio, "held_low": of.low, "held_high": of.high, "held_verdict": of.verdict, "model_error": of.model_error}
         parts = {name: [vars(part) for part in getattr(self, name)] for name in ("folds", "limits")}
-        return own | {"objective": str(self.objective)} | parts
+        return {"objective": str(self.objective)} | {name: getattr(self, name) for name in names} | held | parts
 
     def __str__(self) -> str:
-        label = self.objective.of_figure.label
-        room = "too few loads for an interval" if self.held_low is None else f"{self.held_low:.3f} to {self.held_high:.3f}"
+        label, of = self.objective.of_figure.label, self.answer
         lines = [
             f"objective  {self.objective}",
-            f"loads      {len(self.loads)}",
+            f"searched   {many(len(self.loads), self.unit)}",
             *([] if self.is_today_within else ["today      beyond a limit"]),
             f"best       {'none within the limits' if self.best is None else words(self.best)}",
-            f"searched   {label} x{self.searched:.3f} on the loads that it was found on",
-            f"held out   {label} x{self.held:.3f} ({room}) on loads that the search had not seen",
+            f"           {label} x{self.searched:.3f} on the {self.unit}s that it was found on",
+            f"held out   {label} x{of.ratio:.3f} ({room(of)}) on {self.unit}s that the search had not seen: {of.verdict}",
+            f"           {of.beside()}",
             *(
                 f"  fold {at}   x{fold.searched:.3f} searched, x{fold.held:.3f} held out: {words(fold.settings)}"
                 for at, fold in enumerate(self.folds, 1)
@@ -113,6 +119,7 @@ class Tuned:
             *(f"  limit    {of.limit}: {of.verdict} ({of.value:,.3f} there)" for of in self.limits),
             *([f"as good    {len(self.as_good)} that cannot be told from it, such as {words(self.as_good[0])}"] if self.as_good else []),
             f"winner     {words(self.winner) if self.winner is not None else 'none'}: {self.reason}",
+            *left_out_said(self.left_out, self.gate),
         ]
         return "\n".join(lines)
 
@@ -130,52 +137,67 @@ def tune(
     space: Space | None = None,
     trials: int = 50,
     folds: int = 4,
+    gate: float = GATE,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tuned:
     """Searches, and says what would do for other loads.
 
-    ``folder`` keeps the trials; the same call goes on there. ``progress`` is called with trials done and to do, of all searches.
+    ``folder`` keeps the trials; the same call goes on there. Recordings of a fidelity below ``gate`` percent are left out. ``progress`` is
+    called with trials done and to do, of all searches.
 
     Raises :class:`nearpage.NearpageError`.
     """
     if trials < 1 or folds < 2:
         raise ArgumentError(f"trials={trials}, folds={folds}, expected 1 trial and 2 folds or more", "folds", "1 trial and 2 folds or more")
-    task = _Task(measure, objective, space or Space.parse([]), Path(folder), trials, seed, _Told(progress, trials * (folds + 1)))
-    all_entries = dict(sorted(measure.entries().items()))
-    loads = sorted(set(all_entries.values()))
-    if len(loads) < folds:
-        raise ArgumentError(f"{len(loads)} loads in {folds} folds, expected a load or more for each", "folds", "a load or more for each")
-    own_rows = measure.rows({}, list(all_entries))
-    is_within = objective.holds(own_rows, own_rows)
-    parts = parted(loads, folds, seed)
+    all_rows = measure.rows({}, sorted(measure.entries()))
+    left_out = left_out_of(all_rows.values(), gate)
+    own_rows = {entry: row for entry, row in all_rows.items() if not is_below(row, gate)}
+    kind = kind_of(own_rows.values(), None, ())
+    name_of = namer(kind, own_rows.values())
+    units = {entry: name_of(row) for entry, row in own_rows.items()}
+    names = sorted(set(units.values()))
+    if len(names) < folds:
+        accepted = f"a {kind} or more for each"
+        left = f" ({' '.join(left_out_said(left_out, gate))})" if left_out else ""
+        raise ArgumentError(f"{many(len(names), kind)} in {folds} folds{left}, expected {accepted}", "folds", accepted)
+    task = _Task(measure, objective, space or Space.parse([]), Path(folder), trials, seed, kind, _Told(progress, trials * (folds + 1)))
+    is_within = objective.holds(own_rows, own_rows, kind)
     of_folds: list[Fold] = []
     held_rows: dict[str, Row] = {}
-    for part in parts:
-        inside = [entry for entry, load in all_entries.items() if load not in part]
-        outside = [entry for entry, load in all_entries.items() if load in part]
+    for part in parted(names, folds, seed):
+        inside = [entry for entry, unit in units.items() if unit not in part]
+        outside = [entry for entry, unit in units.items() if unit in part]
         fold, rows = _fold(task, own_rows, is_within, part, inside, outside)
         of_folds.append(fold)
         held_rows |= rows
-    tried = task.search(list(all_entries), own_rows)
+    tried = task.search(list(units), own_rows)
     best = best_of(tried, is_within)
-    held_logs = objective.logs(held_rows, own_rows)
-    held = means(np.array([[held_logs[load]] for load in loads]), confidence=confidence, seed=seed)
-    limits = tuple(_held_limit(limit, held_rows, own_rows, confidence) for limit in objective.limits)
-    others = _as_good(task, tried, best, own_rows, list(all_entries), confidence) if best is not None and best.settings else ()
+    [answer] = _against({"held out": held_rows}, own_rows, objective.figure, kind, confidence).answers
+    limits = tuple(_held_limit(limit, held_rows, own_rows, kind, confidence) for limit in objective.limits)
+    others = _as_good(task, tried, best, own_rows, list(units), confidence) if best is not None and best.settings else ()
     as_good = tuple(settings for settings in others if settings or is_within)
-    low, high = (None if math.isnan(bound) else math.exp(bound) for bound in (float(held.low[0]), float(held.high[0])))
-    winner, reason = _verdict(best, is_within, float(held.high[0]), limits, as_good)
+    winner, reason = _verdict(best, is_within, answer, limits, as_good)
     return Tuned(
-        objective, tuple(loads), is_within, best.settings if best else None, math.exp(best.cost) if best else 1.0, math.exp(float(held.means[0])), low, high,
+        objective, kind, tuple(names), gate, left_out, is_within, best.settings if best else None, objective.ratio(best.cost) if best else 1.0, answer,
         tuple(of_folds), limits, as_good, winner, reason,
     )  # fmt: skip
 
 
-def parted(loads: Sequence[str], folds: int, seed: int) -> list[set[str]]:
-    """Loads in parts of about the same size, shuffled by a seed."""
-    shuffled = sorted(loads)
+def _against(variants: Mapping[str, Rows], base: Rows, figure: str, kind: Kind, confidence: float) -> Comparison:
+    """Compares rows of some entries with others of the same entries, as one question. Each entry may have settings of its own."""
+
+    def of(name: str, rows: Rows) -> list[dict[str, Any]]:
+        return [{**row, "entry": entry, "model": name, "settings": "{}", "what_if": "", "seed": 0} for entry, row in rows.items()]
+
+    rows = of("base", base) + [row for name, own in variants.items() for row in of(name, own)]
+    return compare(rows, baseline=Variant("base"), figures=[figure], unit=kind, gate=0, questions=1, confidence=confidence)
+
+
+def parted(names: Sequence[str], folds: int, seed: int) -> list[set[str]]:
+    """Units in parts of about the same size, shuffled by a seed."""
+    shuffled = sorted(names)
     random.Random(seed).shuffle(shuffled)
     return [set(shuffled[at::folds]) for at in range(folds)]
 
@@ -190,51 +212,50 @@ def best_of(tried: Iterable[Tried], is_today_within: bool) -> Tried | None:
 def _fold(task: _Task, own: Rows, is_today_within: bool, part: set[str], inside: list[str], outside: list[str]) -> tuple[Fold, Rows]:
     best = best_of(task.search(inside, own), is_today_within) or Tried({}, 0.0, False)
     rows = task.measure.rows(best.settings, outside)
-    held = task.objective.cost(rows, own)
-    return Fold(tuple(sorted(part)), best.settings, math.exp(best.cost), math.exp(held)), rows
+    ratio = task.objective.ratio
+    return Fold(tuple(sorted(part)), best.settings, ratio(best.cost), ratio(task.objective.cost(rows, own, task.kind))), rows
 
 
-def _held_limit(limit: Limit, rows: Rows, own: Rows, confidence: float) -> HeldLimit:
+def _held_limit(limit: Limit, rows: Rows, own: Rows, kind: Kind, confidence: float) -> HeldLimit:
     """A limit of today's is about a mean: that cannot be told to hold where its interval reaches beyond it, and a search goes to where
     it just holds. It does not hold where all of the interval is beyond."""
     if not limit.is_of_today:
         worst = max if limit.is_most else min
         value = worst(float(row[limit.figure]) for row in rows.values())
-        return HeldLimit(str(limit), value, "holds" if limit.excess(rows, own) <= 1e-9 else "does not hold")
-    sign = 1.0 if limit.is_most else -1.0
-    logs = logs_by_load(limit.figure, rows, own)
-    known = means(np.array([[sign * (log - math.log(limit.bound))] for log in logs.values()]), confidence=confidence)
-    low, high = float(known.low[0]), float(known.high[0])
-    verdict: Literal["holds", "does not hold", "cannot be told"] = "holds" if high <= 1e-9 else "does not hold" if low > 1e-9 else "cannot be told"
-    return HeldLimit(str(limit), math.exp(mean(logs)), verdict)
+        return HeldLimit(str(limit), value, "holds" if limit.excess(rows, own, kind) <= 1e-9 else "does not hold")
+    [answer] = _against({"held out": rows}, own, limit.figure, kind, confidence).answers
+    verdict: Literal["holds", "does not hold", "cannot be told"] = "cannot be told"
+    if answer.low is not None and answer.high is not None:
+        inner, outer = (answer.low, answer.high) if limit.is_most else (answer.high, answer.low)
+        sign = 1.0 if limit.is_most else -1.0
+        verdict = "holds" if sign * (outer - limit.bound) <= 1e-9 else "does not hold" if sign * (inner - limit.bound) > 1e-9 else verdict
+    return HeldLimit(str(limit), answer.ratio, verdict)
 
 
 def _as_good(task: _Task, tried: Sequence[Tried], best: Tried, own: Rows, entries: list[str], confidence: float) -> tuple[Settings, ...]:
     """Those whose difference to the best cannot be told, looking at all at once; today's settings among them."""
     others = {words(of.settings): of.settings for of in tried if of.holds_limits and of.settings != best.settings} | {words({}): {}}
-    of_best = task.objective.logs(task.measure.rows(best.settings, entries), own)
-    columns = []
-    for settings in others.values():
-        logs = task.objective.logs(task.measure.rows(settings, entries), own)
-        columns.append([logs[load] - of_best[load] for load in of_best])
-    known = means(np.array(columns).T, confidence=confidence)
-    good = [settings for settings, low in zip(others.values(), known.low) if not low > 0]
-    return tuple(sorted(good, key=lambda of: (len(of), words(of))))
+    rows = {name: task.measure.rows(settings, entries) for name, settings in others.items()}
+    compared = _against(rows, task.measure.rows(best.settings, entries), task.objective.figure, task.kind, confidence)
+    told = {of.variant.model for of in compared.answers if of.verdict == "worse" and of.p is not None and of.p <= 1.0 - confidence}
+    return tuple(sorted((settings for name, settings in others.items() if name not in told), key=lambda of: (len(of), words(of))))
 
 
 def _verdict(
-    best: Tried | None, is_today_within: bool, held_high: float, limits: Sequence[HeldLimit], as_good: Sequence[Settings]
+    best: Tried | None, is_today_within: bool, held: Answer, limits: Sequence[HeldLimit], as_good: Sequence[Settings]
 ) -> tuple[Settings | None, str]:
     if best is None:
         return None, "nothing that was tried holds the limits on all loads"
     if not best.settings:
         return None, "nothing that was tried is better than today's settings and holds the limits"
-    if math.isnan(held_high):
+    if held.verdict == "too few":
         return None, "there are too few loads to tell what would do for others"
     broken = [of.limit for of in limits if of.verdict == "does not hold"]
     if broken:
         return None, f"on loads that the search had not seen a limit does not hold: {'; '.join(broken)}"
-    if is_today_within and held_high >= 0:
+    if is_today_within and held.verdict == "within the model's error":
+        return None, "on loads that the search had not seen the difference to today's settings is within the model's error"
+    if is_today_within and held.verdict != "better":
         return None, "on loads that the search had not seen no difference to today's settings can be told"
     if {} in as_good:
         return None, "it cannot be told from today's settings"
@@ -273,6 +294,7 @@ class _Task:
     folder: Path
     trials: int
     seed: int
+    kind: Kind
     told: _Told
 
     def search(self, entries: Sequence[str], own: Rows) -> list[Tried]:
@@ -304,20 +326,20 @@ class _Task:
             settings = self.space.suggest(trial)
             rows = self.measure.rows(settings, entries)
             trial.set_user_attr("settings", settings)
-            for limit, excess in zip(self.objective.limits, self.objective.excesses(rows, own)):
+            for limit, excess in zip(self.objective.limits, self.objective.excesses(rows, own, self.kind)):
                 trial.set_constraint(str(limit), excess)
-            study.tell(trial, self.objective.cost(rows, own))
+            study.tell(trial, self.objective.cost(rows, own, self.kind))
             complete += 1
             self.told.step()
         done = study.get_trials(deepcopy=False, states=(states.COMPLETE,))[: self.trials]
-        return [Tried(of.user_attrs["settings"], of.value, self.objective.holds(self._rows(of, entries), own)) for of in done]
+        return [Tried(of.user_attrs["settings"], of.value, self.objective.holds(self._rows(of, entries), own, self.kind)) for of in done]
 
     def _rows(self, trial: Any, entries: Sequence[str]) -> Rows:
         return self.measure.rows(trial.user_attrs["settings"], entries)
 
     def _name(self, entries: Sequence[str]) -> str:
         """Another question is another study."""
-        question = [self.measure.name(), str(self.objective), repr(self.space), sorted(entries), self.seed]
+        question = [self.measure.name(), str(self.objective), repr(self.space), self.kind, sorted(entries), self.seed]
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]
 
 
@@ -342,6 +364,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--over", action="append", default=[], metavar="KEY=VALUES", help="a setting to search: KEY=LEAST..MOST or KEY=A,B (default: the usual ones)")
     parser.add_argument("--trials", type=int, default=50, help="trials of each search (default: %(default)s)")
     parser.add_argument("--folds", type=int, default=4, help="parts that the loads are left out in (default: %(default)s)")
+    parser.add_argument("--gate", type=float, default=GATE, help="leave out recordings with a lower fidelity, in percent (default: %(default)s)")
     parser.add_argument("--folder", default="tuning", help="what was tried is kept there, and goes on there (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the search and the folds (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
@@ -352,7 +375,7 @@ def command(args: argparse.Namespace) -> int:
     measure = _measure(args)
     tuned = tune(
         measure, Objective.of(args.fewest, args.limit), folder=Path(args.folder), space=Space.parse(args.over), trials=args.trials, folds=args.folds,
-        seed=args.seed, progress=_bar if sys.stderr.isatty() else None,
+        gate=args.gate, seed=args.seed, progress=_bar if sys.stderr.isatty() else None,
     )  # fmt: skip
     print(json.dumps(tuned.to_dict(), indent=2) if args.json else tuned)
     return 0 if tuned.winner is not None else 1

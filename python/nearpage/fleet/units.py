@@ -17,7 +17,7 @@ from .logged import error_column
 from .pairs import Pair, Row, ratio
 from .results import FIRST
 
-__all__ = ["Kind", "Unit", "kind_of", "recording_of", "units_of", "weights_of"]
+__all__ = ["Kind", "Unit", "kind_of", "namer", "recording_of", "units_of", "weights_of"]
 
 Kind = Literal["recording", "load", "host", "service"]
 KINDS = ("recording", "load", "host", "service")
@@ -71,9 +71,15 @@ def recording_of(row: Row) -> str:
     return str(row.get("twin_of") or row.get("name") or row["entry"])
 
 
-def _load_of(row: Row, loads: Mapping[str, str]) -> str:
-    twin_of = row.get("twin_of")
-    return str(row["load"]) if not twin_of else loads.get(str(twin_of), str(twin_of))
+def namer(kind: Kind, rows: Iterable[Row]) -> Callable[[Row], str]:
+    """What names the unit of a row. ``rows`` are all there are: they say which load a twin's recording is of."""
+    loads = {str(row["name"]): str(row["load"]) for row in rows if row.get("name") and not row.get("twin_of")}
+    names: dict[str, Callable[[Row], str]] = {
+        "recording": lambda row: recording_of(row) if row.get("twin_of") else str(row["entry"]),
+        "load": lambda row: loads.get(str(row["twin_of"]), str(row["twin_of"])) if row.get("twin_of") else str(row["load"]),
+        "host": lambda row: str(row["host"]), "service": lambda row: str(row["service"]),
+    }  # fmt: skip
+    return names[kind]
 
 
 def weights_of(weights: Mapping[str, float] | None, units: Iterable[str]) -> dict[str, float]:
@@ -90,17 +96,13 @@ def weights_of(weights: Mapping[str, float] | None, units: Iterable[str]) -> dic
 
 
 def units_of(figure: Figure, pairs: Sequence[Pair], kind: Kind, rows: Iterable[Row], weights: Mapping[str, float] | None) -> tuple[Unit, ...]:
-    """The units of some pairs in which a figure was measured. ``rows`` are all there are: they say which load a twin's recording is of."""
-    loads = {str(row["name"]): str(row["load"]) for row in rows if row.get("name") and not row.get("twin_of")}
-    names: dict[str, Callable[[Row], str]] = {
-        "recording": lambda row: recording_of(row) if row.get("twin_of") else str(row["entry"]),
-        "load": lambda row: _load_of(row, loads), "host": lambda row: str(row["host"]), "service": lambda row: str(row["service"]),
-    }  # fmt: skip
+    """The units of some pairs in which a figure was measured. ``rows`` are all there are."""
+    name_of = namer(kind, rows)
     by_unit: dict[str, list[tuple[Pair, float, float]]] = {}
     for pair in pairs:
         values = pair.values(figure)
         if values is not None:
-            by_unit.setdefault(names[kind](pair.row), []).append((pair, *values))
+            by_unit.setdefault(name_of(pair.row), []).append((pair, *values))
     shares = weights_of(weights, by_unit)
     return tuple(_unit(name, figure, of, shares[name]) for name, of in sorted(by_unit.items()))
 

@@ -24,6 +24,9 @@ const PROC_FILES: [&str; 9] = [
     "iomem",
 ];
 
+/// The kernel's own state, by its path in a capture's tree.
+const KERNEL_STATE: &str = "kernel.json";
+
 /// The keys of `meta.json` that are read.
 #[derive(Deserialize)]
 struct Meta {
@@ -108,6 +111,9 @@ fn read_capture(source: &str, tree: &dyn FileTree, name: &str) -> Result<Capture
         if let Some(text) = read_near(tree, name, file)? {
             files.insert(&format!("proc/{file}"), text.name, text.text);
         }
+    }
+    if let Some(state) = read(tree, &format!("{name}/{KERNEL_STATE}"))? {
+        files.insert(KERNEL_STATE, state.name, state.text);
     }
     if let Some(settings) = read_near(tree, name, "sysctl")? {
         add_settings(&mut files, &settings)?;

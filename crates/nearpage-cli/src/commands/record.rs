@@ -90,7 +90,9 @@ pub struct RecordArgs {
 const AFTER_HELP: &str = "\
 What is recorded: events of page allocation, free, refills, drains, fragmentation, tasks, of the whole machine; bulk
 allocation by kprobes where the kernel has them; all in a trace instance of its own, which is removed at the end, also
-after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s.
+after Ctrl-C. Captures of /proc and /sys before the command, at its end and a second later; zoneinfo every 0.5 s. Where
+/proc/kcore may be read, the kernel's own lists of free pages at the begin and the end (up to two million blocks, 5 s), so
+that a replay need not guess; and when each CPU does its once-a-second work, if /proc/kallsyms tells its function.
 
 The kernel keeps the trace in a ring for each CPU. When one is half full, all are taken to a file without a name beside
 the bundle (--max-size bounds it); shorter recordings are not disturbed. What a full ring or disk has no room for is
@@ -124,6 +126,8 @@ JSON (--json):
   events, lost_events  in the trace, and not in it; lost_marks among them; samples, seconds
   ring_bytes           of the trace as the kernel had it; buffer_bytes of each CPU's ring
   cut                  null, or why the trace was not taken to its end
+  has_state            whether the kernel's own lists are in the bundle; lacks[]: what a replay could use and why it is
+                       not there, one sentence each
   has_mounted_tracefs  whether a tracefs was mounted, which stays
   left                 null, or what could not be removed
 
@@ -285,6 +289,7 @@ impl RecordArgs {
         if let Some(cut) = &recorded.cut {
             terminal::note(format!("the trace is cut off: {cut}"));
         }
+        recorded.lacks.iter().for_each(terminal::note);
     }
 
     /// The result on standard output; if the bundle went there, on standard error.

@@ -63,6 +63,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "explain")]
     starts: u32,
 
+    /// Guess what pagesets held at the start, although the bundle has the kernel's own state
+    #[arg(long)]
+    no_state: bool,
+
     /// Read this trace instead of the bundle's: ftrace's trace file, trace-cmd report or perf script; - is standard
     /// input
     #[arg(long, value_name = "FILE|-")]
@@ -145,9 +149,16 @@ JSON (--json):
   fidelity.percent_known_state the same over refills and drains of pagesets once nothing is left in their busy lists of
                                what was there before the trace
   fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi], the
-                               range over the starts; at: the moment, of quantities that have one
+                               range over the starts, null if there is one alone; at: the moment, of quantities that have one
   trace                        counts of events, lost events, frees logged twice, failed allocations, ...; the
                                window; unlogged_allocs by zone
+  lacks_state                  null, or why the replay does not begin with the kernel's own state
+  state                        null, or what that state told: gap (microseconds, events, pages, misfits: what lay between
+                               the reading of each list and the first event that is replayed), pageset_pages,
+                               free_pages; same_frames of allocs are the blocks that the kernel gave; untold_frees and
+                               untold_takes have no event; has_upkeep; end: lists after the load, of pagesets and
+                               free_lists: lists, same, recorded_pages, predicted_pages, differing_pages,
+                               pages_in_place, rows[] that differ (where, recorded, predicted, in_both); tuning[]
   what_if                      null, or the totals recorded, predicted and what_if, cpus and costs; changes: machine,
                                rules, settings[] (key, before, after, no_effect), sizes[], fallback[], cpus, repeat
   objects                      null, or how slab events went together, and a column of counts for each machine
@@ -199,7 +210,9 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     arguments.check(&input)?;
     let explain = arguments.explain.as_deref().map(str::parse).transpose();
     let explain = explain.map_err(ReplayFailure::Explain)?;
-    let replay = Replay::of(input.open()?).map_err(ReplayFailure::from)?;
+    let bundle = input.open()?;
+    let bundle = if arguments.no_state { bundle.without_state() } else { bundle };
+    let replay = Replay::of(bundle).map_err(ReplayFailure::from)?;
     let page = arguments.page_file(&input)?;
     if arguments.bound.bound {
         return bound::run(arguments, &replay, page);

@@ -11,6 +11,7 @@ mod musts;
 mod objects;
 mod rate;
 mod rules;
+mod state;
 mod whatif;
 
 use std::path::{Path, PathBuf};

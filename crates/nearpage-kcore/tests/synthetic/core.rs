@@ -479,6 +479,7 @@ fn state(core: &mut Core<'_>, shapes: &Shapes) -> (State, (u64, u64)) {
         migratetypes: shapes.migratetypes.clone(),
         settings,
         told: Vec::new(),
+        cut: None,
     };
     (state, list.expect("a list with two frames was drawn"))
 }

@@ -9,8 +9,9 @@ mod types;
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use nearpage_kcore::{Kernel, State};
+use nearpage_kcore::{Kernel, Limits, State};
 
 use crate::core::{Drawn, draw};
 use crate::rng::Rng;
@@ -73,6 +74,28 @@ fn lists_in_circles_are_cut() {
                 .all(|lists| lists == drawn.state.nodes[0].zones[0].pagesets[0].lists.len())
         );
     }
+}
+
+#[test]
+fn limits_end_the_reading_and_are_told() {
+    let Drawn { file, state, .. } = draw(&mut Rng::new(3));
+    let mut kept = tempfile::NamedTempFile::new().unwrap();
+    kept.write_all(&file).unwrap();
+    let kernel = Kernel::open(kept.path()).unwrap();
+    let blocks = |state: &State| -> usize {
+        let zones = || state.nodes.iter().flat_map(|node| &node.zones);
+        let free = zones().flat_map(|zone| &zone.free).flat_map(|area| &area.lists);
+        let cached = zones().flat_map(|zone| &zone.pagesets).flat_map(|of| &of.lists);
+        let tried = zones().filter_map(|zone| zone.trylock_free.as_ref());
+        free.chain(cached).chain(tried).map(Vec::len).sum()
+    };
+    let all = blocks(&state) as u64;
+    let within = |blocks, time| kernel.state_within(Limits { blocks, time }).unwrap();
+    assert_eq!(within(all, Duration::MAX), state);
+    let part = within(all - 1, Duration::MAX);
+    assert_eq!(blocks(&part) as u64, all - 1);
+    assert!(part.cut.unwrap().contains(&format!("after {} blocks", all - 1)));
+    assert!(within(u64::MAX, Duration::ZERO).cut.unwrap().contains("after 0 s"));
 }
 
 #[test]

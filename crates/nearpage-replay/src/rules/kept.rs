@@ -19,7 +19,7 @@ use nearpage_trace::{BULK_PAGES_TOLD, Event, TraceError, TraceEvent, read_trace}
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 
 const ALLOC: u8 = 0;
@@ -28,6 +28,7 @@ const FREE: u8 = 2;
 const BULK: u8 = 3;
 const BULK_DONE: u8 = 4;
 const OTHER: u8 = 5;
+const UPKEEP: u8 = 6;
 const KINDS: u8 = 0b111;
 const SAME_TASK: u8 = 0b1000;
 const SAME_FLAGS: u8 = 0b1_0000;
@@ -68,7 +69,7 @@ impl Kept {
             TraceError::Unreadable { input, offset: 0, source }.into()
         };
         let mut out = BufWriter::with_capacity(BLOCK_BYTES, tempfile::tempfile().map_err(unkept)?);
-        let mut window = Window::new(survey.has_window);
+        let mut window = survey.window();
         let (mut before, mut bytes) = (Before::default(), 0);
         let mut packed = Vec::with_capacity(EVENT_BYTES_MOST);
         bundle.with_trace_text(watch, |name, text| {
@@ -158,6 +159,7 @@ impl Before {
             Event::Free { .. } => (FREE, None),
             Event::Bulk { gfp, .. } => (BULK, Some(gfp)),
             Event::BulkDone { .. } => (BULK_DONE, None),
+            Event::Upkeep => (UPKEEP, None),
             _ => (OTHER, None),
         };
         let task = (event.cpu.0, event.pid);
@@ -241,10 +243,12 @@ impl Before {
                 Event::BulkDone { got, pages }
             }
             OTHER => Event::Other(b""),
+            UPKEEP => Event::Upkeep,
             _ => return None,
         };
         let (cpu, pid) = (CpuId(self.task.0), self.task.1);
-        Some(TraceEvent { offset: 0, comm: b"", pid, cpu, time_ns: self.time_ns, event })
+        let time_ns = self.time_ns;
+        Some(TraceEvent { offset: 0, comm: b"", pid, cpu, time_ns, event, fields: b"" })
     }
 
     fn pfn(&mut self, from: &mut &[u8]) -> Option<Pfn> {
@@ -307,7 +311,7 @@ mod tests {
         let mut read = Vec::new();
         kept.each("-", &watch, &mut |event| read.push(*event)).unwrap();
         let mut read = read.into_iter();
-        let mut window = Window::new(survey.has_window);
+        let mut window = survey.window();
         bundle
             .with_trace_text(&watch, |name, text| {
                 read_trace::<ReplayError>(name, text, |event| {
@@ -319,9 +323,10 @@ mod tests {
                             Event::Alloc { pfn, order, migratetype, gfp, .. } => {
                                 Event::Alloc { pfn, page: 0, order, migratetype, gfp }
                             }
-                            Event::Free { .. } | Event::Bulk { .. } | Event::BulkDone { .. } => {
-                                event.event
-                            }
+                            Event::Free { .. }
+                            | Event::Bulk { .. }
+                            | Event::BulkDone { .. }
+                            | Event::Upkeep => event.event,
                             _ => Event::Other(b""),
                         };
                         assert_eq!(own.event, told);

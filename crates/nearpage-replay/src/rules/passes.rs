@@ -11,7 +11,7 @@ use crate::guess::Guess;
 use crate::machine::Memory;
 use crate::run::{Pass, Run};
 use crate::start::Start;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 use crate::whatif::{Player, Wish, start_of};
 
@@ -93,7 +93,7 @@ fn each_in_text(
     watch: &Watch<'_>,
     f: &mut dyn FnMut(&TraceEvent<'_>),
 ) -> Result<(), ReplayError> {
-    let mut window = Window::new(survey.has_window);
+    let mut window = survey.window();
     bundle.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {

@@ -46,6 +46,8 @@ pub(crate) enum Found {
     Piece,
     /// It was allocated before the window, or without an event.
     Unknown,
+    /// The same, and the kernel's state has it as free at the start: it was taken without an event.
+    Untold,
     /// It is of no zone.
     Nowhere,
 }
@@ -139,9 +141,42 @@ impl StandIns {
             return (Found::Piece, self.split(core, head, pfn, block, order));
         }
         match origin.zone {
+            Some(zone) if self.held.zones[zone].is_known() => self.known(core, zone, pfn, order),
             Some(zone) => (Found::Unknown, self.unknown(core, zone, order, origin.migratetype)),
             None => (Found::Nowhere, None),
         }
+    }
+
+    /// Takes the block at a frame that was in use at the start, if all of it still is.
+    pub(crate) fn take_held(
+        &mut self,
+        core: &Core<'_>,
+        pfn: Pfn,
+        order: Order,
+    ) -> Option<CoreBlock> {
+        let zone = self.map.zone_of(pfn)?;
+        let pfn = self.held.zones[zone].take_at(core, pfn, order)?;
+        Some(CoreBlock { pfn, order })
+    }
+
+    /// A block that no event allocated, of a zone of which it is known what was in use at the start. If this was not, it was
+    /// taken since without an event: in bulk, or from the free lists.
+    fn known(
+        &mut self,
+        core: &Core<'_>,
+        zone: usize,
+        pfn: Pfn,
+        order: Order,
+    ) -> (Found, Option<CoreBlock>) {
+        if let Some(pfn) = self.held.zones[zone].take_at(core, pfn, order) {
+            return (Found::Unknown, Some(CoreBlock { pfn, order }));
+        }
+        let bulk = if order == Order(0) { self.untold[zone].pop_front() } else { None };
+        let taken = bulk.map(|(page, _)| page).or_else(|| {
+            let zone = core.zones()[zone];
+            core.take_from_zone(zone.index(), order, zone.pageblock_type(pfn))
+        });
+        (Found::Untold, taken.map(|pfn| CoreBlock { pfn, order }))
     }
 
     /// A block that was allocated before the window.

@@ -9,7 +9,8 @@ use crate::ticks::Ticks;
 /// When each CPU's work is due, and which pagesets it used since.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    ticks: Ticks,
+    /// `None` where the trace tells when it is done.
+    ticks: Option<Ticks>,
     zones: usize,
     /// By CPU and zone: what told at the CPU's last turn that a pageset is used.
     uses: Vec<u64>,
@@ -17,7 +18,7 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     /// For CPUs whose numbers are below `cpu_limit`. Their pagesets were not used since their last turns.
-    pub(crate) fn new(ticks: Ticks, core: &Core<'_>, cpu_limit: usize) -> Upkeep {
+    pub(crate) fn new(ticks: Option<Ticks>, core: &Core<'_>, cpu_limit: usize) -> Upkeep {
         let zones = core.zones().len();
         let mut uses = vec![0; cpu_limit * zones];
         for (cpu, ..) in core.cpus() {
@@ -37,11 +38,27 @@ impl Upkeep {
         awake: Option<CpuId>,
         now_ns: u64,
     ) -> Option<(CpuId, u64)> {
-        let (cpu, done_ns) = self.ticks.take_done(awake, now_ns)?;
-        core.platform().play(cpu, done_ns);
+        let (cpu, done_ns) = self.ticks.as_mut()?.take_done(awake, now_ns)?;
+        self.run(core, cpu, done_ns);
+        Some((cpu, done_ns))
+    }
+
+    /// Does the work of a CPU now.
+    pub(crate) fn run(&mut self, core: &Core<'_>, cpu: CpuId, now_ns: u64) {
+        core.platform().play(cpu, now_ns);
         core.decay_cpu(cpu).expect("no other thread drains");
         self.expire_remote(core, cpu);
-        Some((cpu, done_ns))
+    }
+
+    /// Whether the trace tells when it is done.
+    pub(crate) fn is_told(&self) -> bool {
+        self.ticks.is_none()
+    }
+
+    /// A CPU has used its pageset of a zone since its last turn.
+    pub(crate) fn set_used(&mut self, cpu: CpuId, zone: usize) {
+        let uses = &mut self.uses[cpu.0 as usize * self.zones + zone];
+        *uses = uses.wrapping_sub(1);
     }
 
     fn expire_remote(&mut self, core: &Core<'_>, cpu: CpuId) {

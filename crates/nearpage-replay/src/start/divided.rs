@@ -40,7 +40,7 @@ impl Start {
                 zones.push(part(zone, &shares, at, is_home));
             }
         }
-        Some(Start { zones, map: ZoneMap::of_parts(parts), ..self.clone() })
+        Some(Start { zones, map: ZoneMap::of_parts(parts), state: None, ..self.clone() })
     }
 }
 

@@ -89,7 +89,7 @@ impl Profile {
         let mut watched = Tally::default();
         // Without markers, all of the trace counts.
         let mut whole = Tally::default();
-        let mut window = Window::new(true);
+        let mut window = Window::of(replay.start());
         replay.bundle().events(observer, |event| {
             match window.admits(&event.event) {
                 true => watched.note(event),

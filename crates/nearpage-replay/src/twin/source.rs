@@ -10,7 +10,7 @@ use crate::error::ReplayError;
 use crate::events::BULK_PAGES_MOST;
 use crate::start::Start;
 use crate::strays::reclaimed_node;
-use crate::survey::{Survey, Window};
+use crate::survey::Survey;
 use crate::watch::Watch;
 
 /// A recorded load.
@@ -90,7 +90,7 @@ impl Source {
         watch: &Watch<'_>,
     ) -> Result<Source, ReplayError> {
         let mut reader = Reader::new(start, survey);
-        let mut window = Window::new(survey.has_window);
+        let mut window = survey.window();
         bundle.with_trace_text(watch, |name, text| {
             let counts = read_trace::<ReplayError>(name, text, |event| {
                 if window.admits(&event.event) {

@@ -145,5 +145,6 @@ fn elsewhere(
         settings: plan.settings.with(|known| known.min_free_kbytes = Some(plan.min_free_kbytes)),
         kernel: machine.machine.settings.clone(),
         cache_slices: Vec::new(),
+        state: None,
     })
 }

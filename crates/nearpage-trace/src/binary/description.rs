@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::format::Format;
-use super::source::{Cursor, Descriptors, Order, damaged};
+use super::source::{Addresses, Cursor, Order, damaged};
 
 /// Formats of a file: a kernel has some thousands.
 const FORMATS_MAX: u64 = 1 << 16;
@@ -14,13 +14,13 @@ pub(super) struct Formats {
     by_id: HashMap<u16, Format>,
     pub order: Order,
     pub long_bytes: u64,
-    /// Where the kernel has the descriptors of frames.
-    pub descriptors: Descriptors,
+    /// Where the kernel has what records tell of.
+    pub addresses: Addresses,
 }
 
 impl Formats {
     pub fn new(order: Order, long_bytes: u64) -> Formats {
-        Formats { by_id: HashMap::new(), order, long_bytes, descriptors: Descriptors(None) }
+        Formats { by_id: HashMap::new(), order, long_bytes, addresses: Addresses::default() }
     }
 
     /// The format of a record, by its first two bytes.

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use super::UPKEEP;
 use super::flags::Flags;
-use super::source::{Descriptors, Order};
+use super::source::{Addresses, Order};
 
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
@@ -84,24 +85,24 @@ impl Format {
         &self,
         record: &[u8],
         order: Order,
-        descriptors: Descriptors,
+        addresses: Addresses,
         out: &mut Vec<u8>,
     ) -> bool {
         // Markers have the name that the kernel's own text gives them.
         let name = if self.name == "print" { "tracing_mark_write" } else { &self.name };
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b":");
-        self.write_fields(record, order, descriptors, out).is_some()
+        self.write_fields(record, order, addresses, out).is_some()
     }
 
     fn write_fields(
         &self,
         record: &[u8],
         order: Order,
-        descriptors: Descriptors,
+        addresses: Addresses,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let page_of = |pfn: u64| descriptors.of(pfn);
+        let page_of = |pfn: u64| addresses.descriptor(pfn);
         let number = |name| self.value(name, record, order);
         match self.name.as_str() {
             "mm_page_alloc" => {
@@ -173,6 +174,9 @@ impl Format {
                 let text = self.text("buf", record, order)?.trim_ascii_end();
                 out.push(b' ');
                 out.extend(text.iter().map(|byte| if *byte < b' ' { b' ' } else { *byte }));
+            }
+            "workqueue_execute_start" if addresses.upkeep == number("function") => {
+                put(out, format_args!(" function {UPKEEP}"));
             }
             // Of other events only the name is read.
             _ => {}

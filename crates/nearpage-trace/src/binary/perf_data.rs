@@ -221,7 +221,7 @@ impl PerfData {
                 let Some(format) = self.formats.of(sample.raw) else { return Ok(()) };
                 let Sample { pid, cpu, time_ns, raw } = sample;
                 LineHead { comm: self.tasks.name(pid), pid, cpu, time_ns }.write(out);
-                if !format.write(raw, order, self.formats.descriptors, out) {
+                if !format.write(raw, order, self.formats.addresses, out) {
                     return Err(damaged(at, "a sample that is too short for its event"));
                 }
                 out.push(b'\n');

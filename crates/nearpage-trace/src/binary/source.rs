@@ -72,14 +72,19 @@ impl Order {
 /// Bytes of a page descriptor on 64-bit machines.
 pub(crate) const DESCRIPTOR_BYTES: u64 = 64;
 
-/// Where the descriptor of frame 0 would be, if it is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Descriptors(pub Option<u64>);
+/// Where a kernel has some things, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Addresses {
+    /// Where the descriptor of frame 0 would be.
+    pub descriptors: Option<u64>,
+    /// The function that does the once-a-second work.
+    pub upkeep: Option<u64>,
+}
 
-impl Descriptors {
+impl Addresses {
     /// The descriptor of a frame; the frame itself where that is not known.
-    pub fn of(self, pfn: u64) -> u64 {
-        self.0.map_or(pfn, |first| first.wrapping_add(pfn.wrapping_mul(DESCRIPTOR_BYTES)))
+    pub fn descriptor(self, pfn: u64) -> u64 {
+        self.descriptors.map_or(pfn, |first| first.wrapping_add(pfn.wrapping_mul(DESCRIPTOR_BYTES)))
     }
 }
 

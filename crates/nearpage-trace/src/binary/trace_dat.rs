@@ -11,7 +11,7 @@ use super::Lines;
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
-use super::source::{Cursor, Descriptors, Order, Source, damaged};
+use super::source::{Cursor, Order, Source, damaged};
 use super::{MAGIC_BYTES, TRACE_DAT};
 
 /// CPUs of a file.
@@ -102,11 +102,11 @@ impl TraceDat {
 
     /// What was taken from the rings of a running kernel.
     pub fn taken(rings: super::Rings) -> TraceDat {
-        let super::Rings { file, page_bytes, cpus, formats: texts, tasks: names, descriptors } =
+        let super::Rings { file, page_bytes, cpus, formats: texts, tasks: names, addresses } =
             rings;
         let native = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
         let mut formats = Formats::new(native, size_of::<usize>() as u64);
-        formats.descriptors = Descriptors(descriptors);
+        formats.addresses = addresses;
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
@@ -431,7 +431,7 @@ fn write_record(
     };
     let pid = format.value("common_pid", record, formats.order)? as u32;
     LineHead { comm: tasks.name(pid), pid, cpu, time_ns }.write(out);
-    let is_whole = format.write(record, formats.order, formats.descriptors, out);
+    let is_whole = format.write(record, formats.order, formats.addresses, out);
     out.push(b'\n');
     is_whole.then_some(())
 }

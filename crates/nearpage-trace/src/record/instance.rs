@@ -1,14 +1,16 @@
 //! A trace instance: buffers, events and a clock of its own, so that other tracers are not disturbed.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
+
+use nearpage_machine::shown;
 
 use super::error::{Kept, RecordError};
 use super::leftovers::{Leftovers, instance_name};
 use super::probes::{Probes, is_since};
 use super::tracefs::{Tracefs, write};
-use crate::binary::DESCRIPTOR_BYTES;
+use crate::binary::{Addresses, DESCRIPTOR_BYTES, UPKEEP};
 
 /// Events without which nothing can be replayed.
 const NEEDED: [&str; 6] = [
@@ -65,8 +67,10 @@ pub(super) struct Instance {
     pub buffer_kb: u64,
     /// Whether pointers are printed as they are.
     pub has_raw_pointers: bool,
-    /// Where the descriptor of frame 0 would be, if it is known.
-    pub descriptors: Option<u64>,
+    /// Where the kernel has what the rings tell of.
+    pub addresses: Addresses,
+    /// Why the once-a-second work is not recorded, if so.
+    pub lacks_upkeep: Option<String>,
 }
 
 impl Instance {
@@ -93,7 +97,8 @@ impl Instance {
             events: Vec::new(),
             buffer_kb,
             has_raw_pointers: false,
-            descriptors: None,
+            addresses: Addresses::default(),
+            lacks_upkeep: None,
         };
         instance.set("tracing_on", "0")?;
         instance.set("trace_clock", "mono")?;
@@ -106,6 +111,7 @@ impl Instance {
         instance.has_raw_pointers =
             is_since(release, (6, 12)) && instance.set("options/hash-ptr", "0").is_ok();
         instance.enable(choice)?;
+        instance.lacks_upkeep = instance.enable_upkeep().err();
         instance.probes = Probes::set(&tracefs.path, release);
         let bulk: Vec<String> = instance.probes.iter().flat_map(Probes::events).collect();
         bulk.iter().for_each(|event| instance.enable_if_there(event));
@@ -113,7 +119,7 @@ impl Instance {
         let opened = OpenOptions::new().write(true).open(&marker);
         instance.marker = Some(opened.map_err(RecordError::file(&marker, "open it"))?);
         if instance.has_raw_pointers {
-            instance.descriptors = instance.find_descriptors();
+            instance.addresses.descriptors = instance.find_descriptors();
         }
         Ok(instance)
     }
@@ -154,6 +160,19 @@ impl Instance {
         if self.set(&format!("events/{event}/enable"), "1").is_ok() {
             self.events.push(event.replace('/', ":"));
         }
+    }
+
+    /// Records when a CPU does its once-a-second work, of all works this one alone.
+    fn enable_upkeep(&mut self) -> Result<(), String> {
+        let event = "workqueue/workqueue_execute_start";
+        let address = address_of(UPKEEP).map_err(|error| format!("{SYMBOLS}: {error}"))?;
+        let filter = self.path.join("events").join(event).join("filter");
+        write(&filter, &format!("function == {address:#x}"))
+            .and_then(|()| write(&filter.with_file_name("enable"), "1"))
+            .map_err(|error| format!("{}: {error}", shown(&filter)))?;
+        self.events.push(event.replace('/', ":"));
+        self.addresses.upkeep = Some(address);
+        Ok(())
     }
 
     /// Begins or ends tracing.
@@ -245,6 +264,26 @@ pub(super) enum Switch {
 /// KB of each CPU's buffer that suit a machine.
 pub(super) fn buffer_kb(memory_kb: u64, cpus: u64) -> u64 {
     (memory_kb / MEMORY_PER_BUFFERS / cpus.max(1)).clamp(BUFFER_KB_MIN, BUFFER_KB_MAX)
+}
+
+/// Names of functions and where they are.
+const SYMBOLS: &str = "/proc/kallsyms";
+
+/// The address of a function.
+fn address_of(function: &str) -> io::Result<u64> {
+    for line in BufReader::new(File::open(SYMBOLS)?).lines() {
+        let line = line?;
+        let mut words = line.split(' ');
+        if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
+            && name == function
+        {
+            return match u64::from_str_radix(address, 16) {
+                Ok(address) if address != 0 => Ok(address),
+                _ => Err(io::Error::other("addresses are hidden (kernel.kptr_restrict)")),
+            };
+        }
+    }
+    Err(io::Error::other(format!("no function {function}")))
 }
 
 /// The place of the descriptor of frame 0, of a line with `page=00000000c0ffee00 pfn=0x1234`.

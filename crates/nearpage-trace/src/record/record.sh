@@ -238,6 +238,11 @@ for e in alloc free free_batched alloc_zone_locked pcpu_drain alloc_extfrag; do
 done
 enable sched/sched_process_fork
 enable sched/sched_process_exit
+# When a CPU does its once-a-second work: of all works this one alone.
+upkeep=$(sed -n 's/^\([0-9a-f]*[1-9a-f][0-9a-f]*\) . vmstat_update$/\1/p' /proc/kallsyms 2>/dev/null)
+if [ -n "$upkeep" ] && echo "function == 0x$upkeep" >"$I/events/workqueue/workqueue_execute_start/filter"; then
+    enable workqueue/workqueue_execute_start
+fi 2>/dev/null
 if [ $lock = 1 ]; then
     enable lock/contention_begin
     enable lock/contention_end

@@ -15,6 +15,7 @@ use super::count::{Counted, TraceSize};
 use super::error::{Kept, RecordError};
 use super::instance::{EventChoice, Instance, buffer_kb};
 use super::kernel_log::KernelLog;
+use super::kernel_state::KernelStates;
 use super::meta::{Machine, Meta, Times};
 use super::output::{Output, memory_file};
 use super::redact::Redacted;
@@ -101,6 +102,10 @@ pub struct Recorded {
     pub seconds: f64,
     /// Whether a tracefs was mounted, which stays.
     pub has_mounted_tracefs: bool,
+    /// Whether it has the kernel's own state at its begin and its end.
+    pub has_state: bool,
+    /// What it lacks of what a replay could use, and why, one sentence each.
+    pub lacks: Vec<String>,
     /// What the kernel keeps of the recorder although it should be gone.
     #[serde(serialize_with = "in_words")]
     pub left: Option<Kept>,
@@ -144,15 +149,31 @@ impl Recorder<'_> {
         let (file, bytes_max) = (output.scratch()?, self.limits.trace_bytes);
         let mut rings = Rings::open(&instance.path, &tracefs.path, file, bytes_max)?;
 
+        let mut states = KernelStates::open();
         let (mut slow, mut log) = (Files::new(), KernelLog::open());
         slow.add_surroundings("before", "dmesg", log.read_new());
         let mut printed = memory_file()?;
         let words = self.target.words();
         let times = Times::now();
-        let session = Session::open(&mut instance, &mut rings, control, self.duration, progress)?;
+        let session = Session::open(
+            &mut instance,
+            &mut rings,
+            &mut states,
+            control,
+            self.duration,
+            progress,
+        )?;
         let observed = session.run(&mut self.target, &printed)?;
         let times = times.until_now();
         slow.add_surroundings("after", "dmesg.new", log.read_new());
+        let (states, mut lacks) = states.finish();
+        let has_state = !states.is_empty();
+        for (name, content) in states {
+            slow.add(&name, content);
+        }
+        lacks.extend(instance.lacks_upkeep.iter().map(|why| {
+            format!("no times of the once-a-second work, in which pagesets decay: {why}")
+        }));
 
         let mut trace = output.scratch()?;
         let per_cpu = rings.stats().map_err(RecordError::Setup)?.into_iter().collect();
@@ -195,6 +216,8 @@ impl Recorder<'_> {
             cut,
             samples: observed.sample_count,
             seconds: (times.end_uptime - times.start_uptime).max(0.0),
+            has_state,
+            lacks,
             has_mounted_tracefs: tracefs.is_mounted_now,
             left,
             printed,
@@ -211,7 +234,7 @@ fn copy_trace(
     control: &Control,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TraceSize, RecordError> {
-    let text = rings.into_text(instance.formats(), instance.descriptors);
+    let text = rings.into_text(instance.formats(), instance.addresses);
     let text: Box<dyn Read> = match contents {
         Contents::Whole => Box::new(text),
         Contents::Redacted => Box::new(Redacted::new(text)),

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
+use nearpage_kcore::State;
 
 use crate::head::{self, Head};
 
@@ -16,7 +17,7 @@ const PAGE_BYTES: u64 = 64;
 const OF_KERNEL: u64 = 1 << 63;
 
 /// Events whose fields tell of memory alone.
-const EVENTS: [&[u8]; 16] = [
+const EVENTS: [&[u8]; 17] = [
     b"mm_page_alloc",
     b"mm_page_free",
     b"mm_page_free_batched",
@@ -33,6 +34,7 @@ const EVENTS: [&[u8]; 16] = [
     b"kfree",
     b"contention_begin",
     b"contention_end",
+    b"workqueue_execute_start",
 ];
 /// Beginnings of names that each kernel gives to threads of its own.
 const OF_KERNELS: [&[u8]; 13] = [
@@ -220,6 +222,7 @@ fn is_own(text: &[u8]) -> bool {
     };
     match words[..] {
         [b"before" | b"after" | b"cmd" | b"cmdend", b"begin" | b"end"] => true,
+        [b"state", b"before" | b"after", b"begin" | b"end"] => true,
         [b"cmd", b"end", code] => code.strip_prefix(b"rc=").is_some_and(is_number),
         [b"sample", number, b"begin" | b"end"] => is_number(number),
         _ => false,
@@ -277,6 +280,13 @@ pub(super) fn file(name: &str, content: &[u8]) -> Option<Vec<u8>> {
     match name.rsplit('/').next()? {
         "zoneinfo" | "zoneinfo.again" | "buddyinfo" | "pagetypeinfo" | "vmstat" | "meminfo"
         | "sysfs" => Some(content.into()),
+        "kernel.json" => {
+            let mut state: State = serde_json::from_slice(content).ok()?;
+            state.release = release(&state.release);
+            // Sentences may have addresses.
+            state.told.clear();
+            serde_json::to_vec(&state).ok()
+        }
         "sysctl" => lines(&|line| line.starts_with(b"vm.")),
         // Devices are left out, and where the kernel is.
         "iomem" => lines(&|line| {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::RecordError;
-use crate::binary;
+use crate::binary::{self, Addresses};
 
 /// Pages that are written at once.
 const PAGES_AT_ONCE: usize = 64;
@@ -233,10 +233,10 @@ impl Rings {
     }
 
     /// What was taken, as text.
-    pub(super) fn into_text(self, formats: Vec<Vec<u8>>, descriptors: Option<u64>) -> impl Read {
+    pub(super) fn into_text(self, formats: Vec<Vec<u8>>, addresses: Addresses) -> impl Read {
         let Rings { rings, file, page_bytes, tasks, .. } = self;
         let cpus = rings.into_iter().map(|ring| (ring.cpu, ring.places)).collect();
-        binary::Rings { file, page_bytes: page_bytes as u64, cpus, formats, tasks, descriptors }
+        binary::Rings { file, page_bytes: page_bytes as u64, cpus, formats, tasks, addresses }
             .text()
     }
 }

@@ -16,6 +16,7 @@ use super::capture::{HotFiles, Snapshot, Text};
 use super::control::Control;
 use super::error::RecordError;
 use super::instance::{Instance, Switch};
+use super::kernel_state::{KernelStates, Moment};
 use super::meta::uptime_s;
 use super::rings::{Rings, Taken};
 use super::system::Urgent;
@@ -113,6 +114,7 @@ pub(super) struct Observed {
 pub(super) struct Session<'a> {
     instance: &'a mut Instance,
     rings: &'a mut Rings,
+    states: &'a mut KernelStates,
     control: &'a Control,
     duration: Option<Duration>,
     progress: &'a mut dyn FnMut(Progress),
@@ -136,6 +138,7 @@ impl<'a> Session<'a> {
     pub(super) fn open(
         instance: &'a mut Instance,
         rings: &'a mut Rings,
+        states: &'a mut KernelStates,
         control: &'a Control,
         duration: Option<Duration>,
         progress: &'a mut dyn FnMut(Progress),
@@ -147,6 +150,7 @@ impl<'a> Session<'a> {
         let session = Session {
             instance,
             rings,
+            states,
             control,
             duration,
             progress,
@@ -179,6 +183,7 @@ impl<'a> Session<'a> {
         thread::sleep(SETTLING);
         self.instance.switch(Switch::On)?;
         self.capture(SNAPSHOTS[0], before)?;
+        self.take_state(Moment::Before)?;
         self.begun = Instant::now();
         self.next_sample = self.begun + SAMPLE_EVERY;
         self.mark(format_args!("cmd begin"))?;
@@ -186,6 +191,7 @@ impl<'a> Session<'a> {
         self.mark(format_args!("cmd end rc={exit_code}"))?;
         self.capture(SNAPSHOTS[1], cmdend)?;
         self.quiet_tail()?;
+        self.take_state(Moment::After)?;
         self.capture(SNAPSHOTS[2], after)?;
         self.instance.switch(Switch::Off)?;
         // Nobody writes any more.
@@ -301,6 +307,16 @@ impl<'a> Session<'a> {
         self.mark(format_args!("{name} begin"))?;
         self.hot.read(snapshot)?;
         self.mark(format_args!("{name} end"))
+    }
+
+    /// Reads the kernel's own state, where it may be read.
+    fn take_state(&mut self, moment: Moment) -> Result<(), RecordError> {
+        if self.states.is_readable() {
+            self.mark(format_args!("state {} begin", moment.name()))?;
+            self.states.take(moment);
+            self.mark(format_args!("state {} end", moment.name()))?;
+        }
+        Ok(())
     }
 
     fn take_sample(&mut self) -> Result<(), RecordError> {

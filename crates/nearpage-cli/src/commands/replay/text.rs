@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use nearpage::Reason;
-use nearpage_replay::{Report, Row, RuleTotals, Totals, WhatIf};
+use nearpage_replay::{FigureRow, ListRow, Report, Row, RuleTotals, StateReport, Totals, WhatIf};
 
 use super::{changes, objects};
 
@@ -20,6 +20,9 @@ pub(super) fn render(report: &Report) -> String {
         explanation(&mut out, subject, lines, report.open_loop);
         return out;
     }
+    if let Some(why) = &report.lacks_state {
+        let _ = writeln!(out, "what pagesets held at the start is guessed: {why}");
+    }
     let _ = writeln!(
         out,
         "\n{:<16} {:<22} {:>10} {:>10} {:>9}  with other starts",
@@ -31,6 +34,9 @@ pub(super) fn render(report: &Report) -> String {
         }
     }
     pagesets(&mut out, report);
+    if let Some(state) = &report.state {
+        kernel_state(&mut out, state);
+    }
     let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
     let _ = writeln!(
         out,
@@ -191,6 +197,60 @@ fn pagesets(out: &mut String, report: &Report) {
                 errors.len()
             );
         }
+    }
+}
+
+/// What the kernel's own state told.
+fn kernel_state(out: &mut String, state: &StateReport) {
+    let _ = writeln!(
+        out,
+        "\nkernel's state: {} pages in pagesets and {} in free lists at the start; read in {} us, {} events and {} pages meanwhile, {} \
+         blocks that do not fit",
+        state.pageset_pages,
+        state.free_pages,
+        state.gap.microseconds,
+        state.gap.events,
+        state.gap.pages,
+        state.gap.misfits
+    );
+    let _ = writeln!(
+        out,
+        "the very block that the kernel gave: {} of {} allocations; {} blocks were freed and {} taken without an event{}",
+        state.same_frames,
+        state.allocs,
+        state.untold_frees,
+        state.untold_takes,
+        if state.has_upkeep { "" } else { "; the once-a-second work is in no event" }
+    );
+    let Some(end) = &state.end else { return };
+    for (what, lists) in [("pagesets", &end.pagesets), ("free lists", &end.free_lists)] {
+        let _ = writeln!(
+            out,
+            "at the end, lists of {what}: {} of {} the same; {} pages, {} recorded, {} differ, {} in place",
+            lists.same,
+            lists.lists,
+            lists.predicted_pages,
+            lists.recorded_pages,
+            lists.differing_pages,
+            lists.pages_in_place
+        );
+        for row in lists.rows.iter().take(5) {
+            let ListRow { place, predicted, recorded, in_both, .. } = row;
+            let _ = writeln!(
+                out,
+                "  {place}: {predicted} blocks, {recorded} recorded, {in_both} in both"
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "at the end, figures of pagesets: {} of {} differ",
+        end.tuning.len(),
+        end.tuning_compared
+    );
+    for row in end.tuning.iter().take(5) {
+        let FigureRow { place, figure, recorded, predicted, .. } = row;
+        let _ = writeln!(out, "  {place} {figure}: {predicted}, {recorded} recorded");
     }
 }
 
