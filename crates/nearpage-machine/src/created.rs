@@ -90,6 +90,22 @@ impl OutputFolder {
         Ok(Some(file.into()))
     }
 
+    /// As [`find`](Self::find), but of a link what it leads to: also of a link of the kernel to a pipe, which has no path.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn find_behind_link(&self, name: &OsStr) -> io::Result<Option<File>> {
+        match self.find(name)? {
+            Some(found) if found.metadata()?.is_symlink() => {}
+            found => return Ok(found),
+        }
+        match openat(&self.folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            file => Ok(Some(file?.into())),
+        }
+    }
+
     /// Makes a file that only its owner may read and write.
     ///
     /// # Errors
