@@ -194,7 +194,15 @@ extern "C" fn is_forked() {
 
 #[used]
 #[cfg_attr(feature = "symbols", unsafe(link_section = ".fini_array"))]
-static END: extern "C" fn() = end;
+static END: extern "C" fn() = at_end;
+
+/// A process that called no malloc has not started it, and says so.
+extern "C" fn at_end() {
+    if PROCESS.load(Ordering::Relaxed) == 0 {
+        open(variable("NEARPAGE_MALLOC").unwrap_or_default());
+    }
+    end();
+}
 
 fn write(descriptor: i32) {
     let all = statistics();

@@ -1,24 +1,19 @@
 //! A bundle: its captures, which are kept, and its trace and samples, which are too long for that.
 
 use std::io::{self, Read};
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use nearpage_bundle::{BundleError, Recording, RecordingKind};
+use nearpage_bundle::{Recording, RecordingKind};
 use nearpage_kcore::State;
-use nearpage_machine::work::Stopped;
-use nearpage_machine::{each_tar_file, open_beneath, shown};
-use nearpage_trace::{TraceError, unpacked};
+use nearpage_trace::unpacked;
 
 use crate::error::ReplayError;
 use crate::kernel_state::Moment;
 use crate::packed::Packed;
 use crate::samples::{Sample, parse_samples};
+use crate::source::{Place, Source, unless_stopped, unpack_error, unreadable};
 use crate::watch::Watch;
 
-/// Names of the trace: as text, plain and packed, and as trace-cmd and perf keep it.
-const TRACE_NAMES: [&str; 6] =
-    ["trace.txt.zst", "trace.txt.gz", "trace.txt.bz2", "trace.txt", "trace.dat", "perf.data"];
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
 /// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
 const SAMPLES_BYTES_MAX: u64 = 256 << 20;
@@ -35,24 +30,15 @@ const SHIPPED_NAME: &str = "q612-n2-mixed.tar.zst";
 /// A bundle is a folder with `meta.json`, or a tar of one, plain or compressed by zstd, gzip or bzip2.
 pub struct Bundle {
     pub(crate) recording: Recording,
-    name: String,
-    place: Place,
-    /// A trace of its own, instead of the bundle's.
-    trace: Option<Packed>,
+    source: Source,
     /// Whether its state of the kernel is read, if it has one.
     reads_state: bool,
 }
 
-/// Where the long files are.
-enum Place {
-    Folder(PathBuf),
-    Archive(Packed),
-}
-
 impl std::fmt::Debug for Bundle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let trace = self.trace.as_ref().map(Packed::name);
-        f.debug_struct("Bundle").field("name", &self.name).field("trace", &trace).finish()
+        let trace = self.other_trace();
+        f.debug_struct("Bundle").field("name", &self.name()).field("trace", &trace).finish()
     }
 }
 
@@ -90,23 +76,20 @@ impl Bundle {
         Bundle::archived(packed).expect("the bundle that comes along is whole")
     }
 
-    fn archived(packed: Packed) -> Result<Bundle, ReplayError> {
+    pub(crate) fn archived(packed: Packed) -> Result<Bundle, ReplayError> {
         let content = io::BufReader::new(packed.reader());
         let recording = Recording::read_from(packed.name(), content)?;
         Bundle::of(recording, Place::Archive(packed))
     }
 
     fn of(recording: Recording, place: Place) -> Result<Bundle, ReplayError> {
-        let name = match &place {
-            Place::Folder(path) => shown(path).to_string(),
-            Place::Archive(packed) => packed.name().into(),
-        };
+        let source = Source::new(place);
         if recording.kind != RecordingKind::Bundle {
             let expected = "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one";
             let what = "is a recording without a trace".into();
-            return Err(ReplayError::incomplete(&name, what, expected));
+            return Err(ReplayError::incomplete(source.name(), what, expected));
         }
-        Ok(Bundle { recording, name, place, trace: None, reads_state: true })
+        Ok(Bundle { recording, source, reads_state: true })
     }
 
     /// The same bundle with another trace: the text of ftrace's `trace` file, of `trace-cmd report` or of
@@ -117,7 +100,7 @@ impl Bundle {
     /// The file cannot be opened.
     pub fn with_trace(self, path: &Path) -> Result<Bundle, ReplayError> {
         let trace = Packed::open(path).map_err(|error| unreadable(path, error))?;
-        Ok(Bundle { trace: Some(trace), ..self })
+        Ok(Bundle { source: self.source.with_trace(trace), ..self })
     }
 
     /// The same bundle with a trace that is read from `source` to its end; `name` is for messages.
@@ -128,7 +111,7 @@ impl Bundle {
     pub fn with_trace_from(self, name: &str, source: impl Read) -> Result<Bundle, ReplayError> {
         let trace = Packed::kept(name.into(), source);
         let trace = trace.map_err(|error| unreadable(Path::new(name), error))?;
-        Ok(Bundle { trace: Some(trace), ..self })
+        Ok(Bundle { source: self.source.with_trace(trace), ..self })
     }
 
     /// The same bundle without the kernel's own state: what pagesets held at the start is guessed.
@@ -139,7 +122,7 @@ impl Bundle {
 
     /// Its name, for messages.
     pub fn name(&self) -> &str {
-        &self.name
+        self.source.name()
     }
 
     /// The captures.
@@ -147,50 +130,28 @@ impl Bundle {
         &self.recording
     }
 
+    /// Its trace and other long files.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// The name of the trace, if it is not the bundle's own.
     pub(crate) fn other_trace(&self) -> Option<&str> {
-        self.trace.as_ref().map(Packed::name)
+        self.source.other_trace()
     }
 
-    /// Bytes of the file that a pass over the trace reads; 0 if there is none.
+    /// As [`Source::pass_bytes`].
     pub(crate) fn pass_bytes(&self) -> u64 {
-        match (&self.trace, &self.place) {
-            (Some(packed), _) | (None, Place::Archive(packed)) => packed.bytes(),
-            (None, Place::Folder(folder)) => {
-                let mut sizes = TRACE_NAMES
-                    .iter()
-                    .filter_map(|name| open_beneath(folder, name).ok()??.metadata().ok());
-                sizes.next().map_or(0, |file| file.len())
-            }
-        }
+        self.source.pass_bytes()
     }
 
-    /// Makes a pass: calls `f` with the text of the trace and its name.
-    ///
-    /// # Errors
-    ///
-    /// There is no trace, it cannot be opened or unpacked, or what `f` says; [`ReplayError::Stopped`].
+    /// As [`Source::with_trace_text`].
     pub(crate) fn with_trace_text<R>(
         &self,
         watch: &Watch<'_>,
         f: impl FnOnce(&str, &mut dyn Read) -> Result<R, ReplayError>,
     ) -> Result<R, ReplayError> {
-        let read = |name: String, file: &mut dyn Read| {
-            let text = unpacked(file).map_err(|error| unpack_error(&name, error))?;
-            // The file of a binary trace has been read by now, and a packed one may be short: the text is what takes time.
-            f(&name, &mut watch.aside(text))
-        };
-        let done = match &self.trace {
-            Some(packed) => read(packed.name().into(), &mut watch.pass(packed.reader())),
-            None => self.with_file(&TRACE_NAMES, |file| watch.pass(file), read).and_then(|done| {
-                let expected =
-                    "trace.txt, trace.txt.zst, trace.txt.gz, trace.txt.bz2, trace.dat or perf.data";
-                done.ok_or_else(|| {
-                    ReplayError::incomplete(&self.name, "has no trace".into(), expected)
-                })
-            }),
-        };
-        unless_stopped(watch, done)
+        self.source.with_trace_text(watch, f)
     }
 
     /// The samples; none if the bundle has none.
@@ -206,7 +167,7 @@ impl Bundle {
             unpacked.map_err(|error| unpack_error(&name, error))?;
             parse_samples(&name, &text)
         };
-        let samples = self.with_file(&SAMPLES_NAMES, |file| watch.aside(file), read);
+        let samples = self.source.with_file(&SAMPLES_NAMES, |file| watch.aside(file), read);
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
     }
 
@@ -224,7 +185,7 @@ impl Bundle {
         let captures = self.recording.captures.iter();
         let capture = captures.filter(|_| self.reads_state).find(|of| of.name == moment.capture());
         let Some(capture) = capture else { return Ok(None) };
-        let name = || format!("{}: {}", self.name, moment.file());
+        let name = || format!("{}: {}", self.name(), moment.file());
         let text =
             capture.tree.read(STATE).map_err(|error| unreadable(Path::new(&name()), error))?;
         let state = text.map(|text| serde_json::from_slice(&text)).transpose();
@@ -233,58 +194,6 @@ impl Bundle {
             ReplayError::incomplete(&name(), what, "what nearpage record writes")
         })
     }
-
-    /// Calls `f` with the first of some files that the bundle has. `watched` puts the stored file under watch.
-    fn with_file<'b, R, W: Read + 'b>(
-        &'b self,
-        names: &[&str],
-        watched: impl FnOnce(Box<dyn Read + 'b>) -> W,
-        f: impl FnOnce(String, &mut dyn Read) -> Result<R, ReplayError>,
-    ) -> Result<Option<R>, ReplayError> {
-        let archive = match &self.place {
-            Place::Archive(packed) => packed,
-            Place::Folder(folder) => {
-                for name in names {
-                    let path = folder.join(name);
-                    match open_beneath(folder, name) {
-                        Ok(Some(file)) => {
-                            return f(shown(&path).to_string(), &mut watched(Box::new(file)))
-                                .map(Some);
-                        }
-                        Ok(None) => {}
-                        Err(error) => return Err(unreadable(&path, error)),
-                    }
-                }
-                return Ok(None);
-            }
-        };
-        let broken = |error| unpack_error(&self.name, error);
-        let file = watched(Box::new(archive.reader()));
-        let (mut f, mut done) = (Some(f), None);
-        let found = each_tar_file(unpacked(file).map_err(broken)?, |path, content| {
-            let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
-            let Some(f) = f.take_if(|_| is_wanted) else { return Ok(ControlFlow::Continue(())) };
-            done = Some(f(format!("{}: {}", self.name, shown(path)), content));
-            Ok(ControlFlow::Break(()))
-        });
-        match done {
-            Some(done) => done.map(Some),
-            None => found.map(|()| None).map_err(broken),
-        }
-    }
-}
-
-/// What was read until the observer asked for an end is part of a file, and no answer.
-fn unless_stopped<R>(watch: &Watch<'_>, result: Result<R, ReplayError>) -> Result<R, ReplayError> {
-    if watch.is_stopped() { Err(Stopped.into()) } else { result }
-}
-
-fn unreadable(path: &Path, error: io::Error) -> ReplayError {
-    BundleError::Unreadable { input: shown(path).to_string(), error }.into()
-}
-
-fn unpack_error(name: &str, source: io::Error) -> ReplayError {
-    TraceError::Unreadable { input: name.into(), offset: 0, source }.into()
 }
 
 #[cfg(test)]

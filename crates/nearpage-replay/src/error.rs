@@ -90,6 +90,29 @@ pub enum ReplayError {
         /// Its length.
         offset: u64,
     },
+    /// A trace without one event of the page allocator.
+    #[error(
+        "{input}: none of its {events} events is of the page allocator ({names}), expected kmem:mm_page_alloc and \
+         kmem:mm_page_free: `nearpage record`, `perf record -a -e kmem:mm_page_alloc -e kmem:mm_page_free` and `trace-cmd record \
+         -e kmem` record them"
+    )]
+    NotOfAllocator {
+        /// The trace.
+        input: String,
+        /// Its events.
+        events: u64,
+        /// Those that are most.
+        names: String,
+    },
+    /// A trace without captures, and without a machine to play it on.
+    #[error(
+        "{input}: a trace without captures of its machine, expected --machine MACHINE: the machine that it was recorded on, or \
+         another"
+    )]
+    NoMachine {
+        /// The trace.
+        input: String,
+    },
     /// Tunables that Linux would refuse on such a machine.
     #[error("{input}: {source}, expected a machine and settings that Linux accepts")]
     Settings {

@@ -15,9 +15,10 @@
 use nearpage_trace::{Event, TraceEvent};
 
 use crate::error::ReplayError;
+use crate::source::Kinship;
 
 /// Of the blocks of a trace that was given beside a bundle, one in so many may lie in no zone or on no CPU: memory or a CPU
-/// that came or went. Of a bundle's own trace, half of them.
+/// that came or went. Of a bundle's own trace, half of them; of a trace alone, all: nothing tells where its zones are.
 const FOREIGN_PART: u64 = 16;
 
 /// Counters of a CPU that it has not yet added to those of its zone, when they are read.
@@ -73,7 +74,7 @@ impl Evidence {
     }
 
     /// Refuses a trace that has no blocks, or too many of them in no zone or on no CPU of the machine. `input` names it,
-    /// it has so many bytes, and `is_own` says whether it is the bundle's own.
+    /// it has so many bytes.
     ///
     /// # Errors
     ///
@@ -82,10 +83,14 @@ impl Evidence {
         &self,
         input: &str,
         bytes: u64,
-        is_own: bool,
+        kinship: Kinship,
     ) -> Result<(), ReplayError> {
         let Evidence { blocks, foreign_blocks: foreign, .. } = *self;
-        let most = blocks / if is_own { 2 } else { FOREIGN_PART };
+        let most = match kinship {
+            Kinship::Own => blocks / 2,
+            Kinship::Given => blocks / FOREIGN_PART,
+            Kinship::Alone => blocks,
+        };
         let input = || input.to_owned();
         match self.first_foreign {
             _ if blocks == 0 => Err(ReplayError::NoBlocks { input: input(), offset: bytes }),
@@ -177,9 +182,10 @@ mod tests {
                 ..Evidence::default()
             }
         };
-        assert!(of(5, 5).check_machine("t", 9, true).is_ok());
-        assert!(of(1, 0).check_machine("t", 9, false).is_err(), "beside a bundle");
-        let message = |of: Evidence| of.check_machine("t", 9, true).unwrap_err().to_string();
+        assert!(of(5, 5).check_machine("t", 9, Kinship::Own).is_ok());
+        assert!(of(1, 0).check_machine("t", 9, Kinship::Given).is_err(), "beside a bundle");
+        let message =
+            |of: Evidence| of.check_machine("t", 9, Kinship::Own).unwrap_err().to_string();
         assert!(message(of(6, 0)).starts_with("t: byte 7: 6 of 10 blocks lie in no zone"));
         assert!(message(of(0, 6)).starts_with("t: 6 of 10 blocks were moved by CPUs"));
         assert!(message(Evidence::default()).starts_with("t: byte 9: the trace ends without"));

@@ -55,17 +55,18 @@
 //!
 //! | modules | own |
 //! |---|---|
-//! | `packed`, `samples`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
+//! | `packed`, `samples`, `source`, `bundle`, `watch`, `share` | the files of a bundle; passes over them that report and stop |
 //! | `zones`, `layout`, `kernel_state`, `start` | the machine at the moment of `before`; places for its free blocks; the kernel's own lists |
 //! | `strays`, `old_pages`, `guess`, `identity`, `survey` | the first pass: the window, what pagesets held, whether the trace is of this recording |
 //! | `platform`, `machine` | the core in the start state |
 //! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
 //! | `truth`, `fidelity`, `state_end`, `series` | predicted beside recorded |
-//! | `cpus`, `whatif`, `study`, `totals`, `objects` | other rules and machines; slab events |
+//! | `cpus`, `whatif`, `alone`, `study`, `totals`, `objects` | other rules and machines; traces without captures; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `drawing` | a bundle as a timeline for viewers |
 //! | `report`, `sweep`, `replay` | the entry and its results |
+//! | `blame` | what the model does for each call site or task |
 //! | [`rules`] | sets of rules, compared over many bundles |
 //! | [`twin`] | made-up loads on larger machines, after a recorded one |
 //!
@@ -80,6 +81,8 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod alone;
+mod blame;
 mod blocks;
 pub mod bound;
 mod bundle;
@@ -116,6 +119,7 @@ mod series;
 mod session;
 mod share;
 mod signs;
+mod source;
 mod start;
 mod state_end;
 mod strays;
@@ -132,6 +136,7 @@ mod whatif;
 mod yardstick;
 mod zones;
 
+pub use alone::{Input, LoneFacts, LoneTrace};
 pub use bundle::Bundle;
 pub use cpus::CpuRule;
 pub use error::ReplayError;
@@ -147,7 +152,7 @@ pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
 pub use state_end::{FigureRow, ListRow, ListsCompared, StateEnd};
-pub use study::{Ratio, Ratios, Study, StudyAnswer, Then};
+pub use study::{Alone, PlayedMachine, Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;

@@ -135,7 +135,7 @@ fn arrange(core: &Core<'_>, start: &Start, draw: Option<Draw>) -> Held {
             held.zones.push(pool);
             core.set_reclaim_active(zone.index(), of.is_reclaimed);
         } else if recorded.is_all_free {
-            held.zones.push(HeldZone::default());
+            held.zones.push(HeldZone { is_all_free: true, ..HeldZone::default() });
         } else {
             let ranges: Vec<_> = core.topology().ranges_in(zone.node(), zone.span()).collect();
             let taken = take_all(core, zone);
@@ -413,6 +413,8 @@ pub struct HeldZone {
     places: Option<HashMap<Pfn, (Order, Migratetype)>>,
     /// Free pages of the recording for which there was no place.
     pub left_out: u64,
+    /// Whether nothing is known of the start, and all of it was free.
+    pub is_all_free: bool,
 }
 
 impl HeldZone {

@@ -10,6 +10,7 @@ use nearpage_machine::work::Observer;
 use nearpage_machine::{InputError, MachineDescription};
 
 use crate::bundle::Bundle;
+use crate::cpus::CpuRule;
 use crate::error::ReplayError;
 use crate::explain::Subject;
 use crate::fidelity;
@@ -23,7 +24,7 @@ use crate::series::Series;
 use crate::session::{ZoneChoice, passes, replay};
 use crate::start::{Start, known_state};
 use crate::study::{Study, StudyAnswer, study};
-use crate::sweep::{Combinations, Point, Sweep, sweep};
+use crate::sweep::{Combinations, Ground, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
@@ -155,14 +156,22 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let what_if = match &other {
             Some(other) => {
-                let answer =
-                    ask(bundle, &survey, start, other, wish, Guess::Likely, false, &watch)?;
+                let answer = ask(
+                    bundle.source(),
+                    &survey,
+                    start,
+                    other,
+                    wish,
+                    Guess::Likely,
+                    false,
+                    &watch,
+                )?;
                 let unchanged = match wish.machine.is_some() && !wish.is_of_machine_alone() {
                     true => {
                         let alone = wish.machine_alone();
                         let machine = start_of(bundle.name(), start, &alone)?;
                         Some(ask(
-                            bundle,
+                            bundle.source(),
                             &survey,
                             start,
                             &machine,
@@ -182,7 +191,8 @@ impl Replay {
         for &model in &options.rules {
             let wish = Wish { model: Some(model), ..wish.clone() };
             let other = start_of(bundle.name(), start, &wish)?;
-            let answer = ask(bundle, &survey, start, &other, &wish, Guess::Likely, false, &watch)?;
+            let answer =
+                ask(bundle.source(), &survey, start, &other, &wish, Guess::Likely, false, &watch)?;
             rules.push(RuleTotals::of(answer));
         }
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
@@ -296,6 +306,11 @@ impl Replay {
         observer: &dyn Observer,
         each: impl Fn(&Point) + Sync,
     ) -> Result<Sweep, ReplayError> {
-        sweep(&self.bundle, &self.start, combinations, threads, observer, &each)
+        let ground = Ground {
+            source: self.bundle.source(),
+            bundle: Some(&self.bundle),
+            recorded: combinations.for_each_machine((&self.start, CpuRule::default())),
+        };
+        sweep(&ground, combinations, threads, observer, &each)
     }
 }

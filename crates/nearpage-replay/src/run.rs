@@ -362,13 +362,16 @@ impl<'m> Run<'m> {
         match found {
             Found::Piece => self.counts.split_frees += 1,
             Found::Unknown => self.counts.unknown_frees += 1,
-            Found::Untold => {
+            Found::Untold | Found::Taken => {
                 self.counts.unknown_frees += 1;
                 self.counts.untold_takes += 1;
             }
             Found::Whole | Found::Nowhere => {}
         }
         self.core.platform().play(actor.cpu, actor.now_ns);
+        if let (Found::Taken, Some(block)) = (found, block) {
+            self.tally.took(block.pfn, block.order);
+        }
         match block {
             Some(block) => self.free_block(actor, block),
             None => self.counts.lost_frees += 1,
@@ -502,6 +505,13 @@ impl<'m> Run<'m> {
         self.tally.asked.take()
     }
 
+    /// Holds of zone locks that moved pages, and pages from another node than the CPU's, until now.
+    pub(crate) fn so_far(&self) -> [u64; 2] {
+        let stats = self.core.totals();
+        let writes = stats.shared_writes.map_or(0, |writes| writes - self.writes_before);
+        [stats.lock_acquisitions + writes, self.remote_pages]
+    }
+
     /// Holds of zone locks, by what caused them.
     pub(crate) fn causes(&self) -> &Causes {
         &self.tally.causes
@@ -536,6 +546,12 @@ impl<'m> Run<'m> {
     /// How often a block of another type was taken, over all zones: each time, Linux logs an event.
     pub(crate) fn extfrag(&self) -> u64 {
         self.core.zones().iter().map(|zone| zone.type_fallbacks()).sum()
+    }
+
+    /// The zone that a CPU's requests prefer, by its position.
+    pub(crate) fn home(&self, cpu: CpuId) -> Option<usize> {
+        let node = self.core.topology().node_of_cpu(cpu)?;
+        preferred(&self.core, node, ZoneKind::Movable)
     }
 
     /// The zone of the block that stands for the one at `pfn`, by its position.

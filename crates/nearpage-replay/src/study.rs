@@ -2,8 +2,10 @@
 
 use nearpage::Model;
 use nearpage_machine::work::Observer;
+use nearpage_machine::{KernelSettings, MachineDescription};
 use serde::Serialize;
 
+use crate::alone::{LoneFacts, LoneTrace};
 use crate::bundle::Bundle;
 use crate::drawn::Draw;
 use crate::error::ReplayError;
@@ -12,6 +14,7 @@ use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::{OPEN_LOOP, recorded_totals};
 use crate::session::{ZoneChoice, replay_likely};
+use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
@@ -36,14 +39,18 @@ pub struct Study {
 pub struct StudyAnswer {
     /// The version of the JSON: 1. Fields are added without another number.
     pub schema: u32,
-    /// The name of the bundle.
+    /// The name of the bundle, or of the trace.
     pub bundle: String,
-    /// The release of its kernel.
-    pub kernel: String,
+    /// The release of its kernel; `None` for a trace alone that does not tell.
+    pub kernel: Option<String>,
     /// Whether its rules are those of the nearest kernel that is modelled.
     pub is_nearest_model: bool,
-    /// What the kernel logged.
-    pub recorded: Totals,
+    /// The rules without the change.
+    pub model: &'static str,
+    /// Of a trace without captures: what it tells, and what it was played on.
+    pub alone: Option<Alone>,
+    /// What the kernel logged; `None` for a trace without captures, which tells no zones.
+    pub recorded: Option<Totals>,
     /// What the model comes to without the change: on the other machine, if there is one and more is changed.
     pub now: Totals,
     /// What `now` is of, in words.
@@ -58,6 +65,38 @@ pub struct StudyAnswer {
     pub leaves_out: Vec<String>,
     /// The name of the costs that make up the model time.
     pub costs: &'static str,
+}
+
+/// A trace without captures, and what it was played on.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Alone {
+    /// What it tells.
+    pub trace: LoneFacts,
+    /// The machine.
+    pub machine: PlayedMachine,
+    /// Which CPU plays which, in words.
+    pub cpus: String,
+    /// Frees of blocks that the trace does not allocate: each takes a block that was free, near the CPU that frees it.
+    pub older_frees: u64,
+    /// Copies of the trace at once.
+    pub repeat: u32,
+}
+
+/// A machine that a trace is played on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PlayedMachine {
+    /// Where it comes from: a file, a name.
+    pub name: String,
+    /// Nodes.
+    pub nodes: u64,
+    /// CPUs.
+    pub cpus: u64,
+    /// Bytes that its zones manage.
+    pub memory_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
 }
 
 /// What it comes to under one set of rules.
@@ -114,55 +153,37 @@ pub(crate) fn study(
     asked: &Study,
     observer: &dyn Observer,
 ) -> Result<StudyAnswer, ReplayError> {
-    let wishes: Vec<Wish> = match asked.rules.is_empty() {
-        true => vec![Wish { model: None, ..asked.wish.clone() }],
-        false => {
-            let of = |&model: &Model| Wish { model: Some(model), ..asked.wish.clone() };
-            asked.rules.iter().map(of).collect()
-        }
-    };
-    // What cannot be is said before the work.
-    let others = wishes.iter().map(|wish| start_of(bundle.name(), start, wish));
-    let others: Vec<Start> = others.collect::<Result<_, _>>()?;
+    let wishes = wishes(&asked.rules, &asked.wish);
     let is_alone = wishes.iter().all(Wish::is_of_machine_alone);
     let before = match asked.wish.machine.is_some() && !is_alone {
         true => asked.wish.machine_alone(),
         false => Wish::default(),
     };
-    let before_start = start_of(bundle.name(), start, &before)?;
+    let plan = Plan::of(bundle.name(), start, before, wishes)?;
     // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
-    let is_known = others.iter().chain([&before_start]).all(|start| start.state.is_some());
+    let is_known = plan.starts().all(|start| start.state.is_some());
     let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
-    let runs = (1 + wishes.len() as u64) * (1 + u64::from(starts));
-    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + runs);
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.runs(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
     let replayed = replay_likely(bundle, start, &survey, &watch)?;
     let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
     let compared = fidelity::compare(start, &replayed, &truth, &unlogged, ZoneChoice::Model);
-    let scene = Scene { bundle, survey: &survey, recorded: start, watch: &watch };
-    let now = scene.answer(&before, &before_start, Guess::Likely)?;
-    let drawn: Vec<Guess> =
-        (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
-    let nows = drawn.iter().map(|&guess| scene.answer(&before, &before_start, guess));
-    let nows: Vec<Answer> = nows.collect::<Result<_, _>>()?;
-    let mut then = Vec::new();
-    for (wish, other) in wishes.iter().zip(&others) {
-        let answer = scene.answer(wish, other, Guess::Likely)?;
-        let drawn = drawn.iter().map(|&guess| scene.answer(wish, other, guess));
-        let drawn: Vec<Answer> = drawn.collect::<Result<_, _>>()?;
-        then.push(Then::of(&now, &nows, answer, &drawn));
-    }
-    let now_is = match before.machine {
+    let source = bundle.source();
+    let scene = Scene { source, survey: &survey, recorded: start, watch: &watch };
+    let (now, then) = plan.answers(&scene, starts)?;
+    let now_is = match &plan.before.machine {
         Some(machine) => format!("{} on {}", now.model.name, machine.source),
         None => format!("{} on the recorded machine", now.model.name),
     };
     Ok(StudyAnswer {
         schema: 1,
         bundle: bundle.name().into(),
-        kernel: bundle.recording().kernel.clone(),
+        kernel: Some(bundle.recording().kernel.clone()),
         is_nearest_model,
-        recorded: recorded_totals(start, &replayed.recorded, &compared),
+        model: now.model.name,
+        alone: None,
+        recorded: Some(recorded_totals(start, &replayed.recorded, &compared)),
         now: now.totals,
         now_is,
         then,
@@ -173,8 +194,132 @@ pub(crate) fn study(
     })
 }
 
+impl LoneTrace {
+    /// Answers a what-if on `machine`, all of whose memory is free at the start. Of a kernel that the trace does not tell, the first of
+    /// several rules stand for it, or those of a recent one. Nothing need be changed: then the answer is what the load comes to there.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
+    pub fn study(
+        &self,
+        machine: &MachineDescription,
+        asked: &Study,
+        observer: &dyn Observer,
+    ) -> Result<StudyAnswer, ReplayError> {
+        study_alone(self, machine, asked, observer)
+    }
+}
+
+fn study_alone(
+    trace: &LoneTrace,
+    machine: &MachineDescription,
+    asked: &Study,
+    observer: &dyn Observer,
+) -> Result<StudyAnswer, ReplayError> {
+    let is_unknown = trace.facts().kernel.is_none();
+    let (model, is_nearest_model) = trace.model(asked.rules.first().copied());
+    // Without a setting, rules that stand for the kernel's are what the others are compared with.
+    let is_base = is_unknown && asked.wish.tunables.is_empty();
+    let rules = asked.rules.get(usize::from(is_base)..).unwrap_or_default();
+    let (start, cpus) = trace.recorded(machine, model);
+    let source = trace.source();
+    let wish = Wish { machine: Some(machine.clone()), cpus, ..asked.wish.clone() };
+    let has_change = !rules.is_empty() || !asked.wish.tunables.is_empty();
+    let wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
+    let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
+    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.runs(0));
+    let survey = Survey::of_trace(source, &start, 0, &watch)?;
+    let scene = Scene { source, survey: &survey, recorded: &start, watch: &watch };
+    let (now, mut then) = plan.answers(&scene, 0)?;
+    for of in &mut then {
+        // It is the machine of both.
+        of.changes.machine = None;
+    }
+    let older_frees = now.counts.unknown_frees;
+    Ok(StudyAnswer {
+        schema: 1,
+        bundle: trace.name().into(),
+        kernel: trace.facts().kernel.clone(),
+        is_nearest_model,
+        model: now.model.name,
+        recorded: None,
+        now_is: format!("{} on {}", now.model.name, machine.source),
+        then,
+        fidelity_percent: None,
+        starts: 0,
+        leaves_out: unknown(trace, &now, machine).into_iter().chain(leaves_out(asked)).collect(),
+        alone: Some(Alone {
+            trace: trace.facts().clone(),
+            machine: PlayedMachine::of(machine, &plan.before_start),
+            cpus: now.changes.cpus.unwrap_or_default(),
+            older_frees,
+            repeat: asked.wish.repeat.max(1),
+        }),
+        now: now.totals,
+        costs: Costs::BENCH.name,
+    })
+}
+
+/// A wish for each set of rules; the recorded kernel's if there is none.
+fn wishes(rules: &[Model], wish: &Wish) -> Vec<Wish> {
+    if rules.is_empty() {
+        return vec![Wish { model: None, ..wish.clone() }];
+    }
+    rules.iter().map(|&model| Wish { model: Some(model), ..wish.clone() }).collect()
+}
+
+/// What is run: once without the change, and once for each set of rules with it.
+struct Plan {
+    before: Wish,
+    before_start: Start,
+    wishes: Vec<Wish>,
+    others: Vec<Start>,
+}
+
+impl Plan {
+    /// What cannot be is said before the work.
+    fn of(
+        input: &str,
+        start: &Start,
+        before: Wish,
+        wishes: Vec<Wish>,
+    ) -> Result<Plan, ReplayError> {
+        let others = wishes.iter().map(|wish| start_of(input, start, wish));
+        let others: Vec<Start> = others.collect::<Result<_, _>>()?;
+        let before_start = start_of(input, start, &before)?;
+        Ok(Plan { before, before_start, wishes, others })
+    }
+
+    /// The start states of all of them.
+    fn starts(&self) -> impl Iterator<Item = &Start> {
+        self.others.iter().chain([&self.before_start])
+    }
+
+    /// Runs from the likely start, and from so many drawn ones.
+    fn runs(&self, starts: u32) -> u64 {
+        (1 + self.wishes.len() as u64) * (1 + u64::from(starts))
+    }
+
+    fn answers(&self, scene: &Scene<'_>, starts: u32) -> Result<(Answer, Vec<Then>), ReplayError> {
+        let now = scene.answer(&self.before, &self.before_start, Guess::Likely)?;
+        let drawn: Vec<Guess> =
+            (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
+        let nows = drawn.iter().map(|&guess| scene.answer(&self.before, &self.before_start, guess));
+        let nows: Vec<Answer> = nows.collect::<Result<_, _>>()?;
+        let mut then = Vec::new();
+        for (wish, other) in self.wishes.iter().zip(&self.others) {
+            let answer = scene.answer(wish, other, Guess::Likely)?;
+            let drawn = drawn.iter().map(|&guess| scene.answer(wish, other, guess));
+            let drawn: Vec<Answer> = drawn.collect::<Result<_, _>>()?;
+            then.push(Then::of(&now, &nows, answer, &drawn));
+        }
+        Ok((now, then))
+    }
+}
+
 struct Scene<'a> {
-    bundle: &'a Bundle,
+    source: &'a Source,
     survey: &'a Survey,
     recorded: &'a Start,
     watch: &'a Watch<'a>,
@@ -182,8 +327,56 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn answer(&self, wish: &Wish, start: &Start, guess: Guess) -> Result<Answer, ReplayError> {
-        ask(self.bundle, self.survey, self.recorded, start, wish, guess, false, self.watch)
+        ask(self.source, self.survey, self.recorded, start, wish, guess, false, self.watch)
     }
+}
+
+impl PlayedMachine {
+    fn of(machine: &MachineDescription, start: &Start) -> PlayedMachine {
+        let nodes = &start.topology.nodes;
+        PlayedMachine {
+            name: machine.source.clone(),
+            nodes: nodes.len() as u64,
+            cpus: nodes.iter().map(|node| node.cpus.len() as u64).sum(),
+            memory_bytes: start.managed().to_bytes(start.page_shift),
+            page_bytes: 1 << start.page_shift,
+        }
+    }
+}
+
+/// What is not known of a trace without captures, and what stands for it.
+fn unknown(trace: &LoneTrace, now: &Answer, machine: &MachineDescription) -> Vec<String> {
+    let LoneFacts { frees, lost_events, lost_lines, .. } = trace.facts();
+    let older = now.counts.unknown_frees;
+    let mut all = vec![format!(
+        "unknown: what was allocated and what pagesets held at the start; all memory is free and pagesets are empty. Of {frees} frees, \
+         {older} are of blocks that the trace does not allocate: each takes one near the CPU that frees"
+    )];
+    if now.counts.lost_frees > 0 {
+        all.push(format!("{} frees, for which the machine had no block", now.counts.lost_frees));
+    }
+    if machine.machine.settings == KernelSettings::default() {
+        all.push("unknown: sysctls; Linux's defaults for this machine stand for them".into());
+    }
+    if trace.facts().kernel.is_none() {
+        let name = now.model.name;
+        all.push(format!(
+            "unknown: the kernel; the rules of {name} stand for it (--rules A,B compares B with A)"
+        ));
+    }
+    if !trace.fits(machine) {
+        all.push(
+            "unknown: the machine that recorded it, which has other CPUs; they are dealt out over the nodes".into(),
+        );
+    }
+    all.push(
+        "unknown: which node was asked for, which is in no event; each request is near its CPU"
+            .into(),
+    );
+    if *lost_lines > 0 {
+        all.push(format!("unknown: what {lost_events} lost events were"));
+    }
+    all
 }
 
 impl Then {

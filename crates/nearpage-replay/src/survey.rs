@@ -12,6 +12,7 @@ use crate::first_seen::FirstSeen;
 use crate::guess::{Clues, Demand};
 use crate::identity::Evidence;
 use crate::kernel_state::Moment;
+use crate::source::Source;
 use crate::start::{Start, StartPageset};
 use crate::strays::reclaimed_node;
 use crate::ticks;
@@ -107,7 +108,7 @@ impl Window {
 }
 
 impl Survey {
-    /// Looks through a trace.
+    /// Looks through the trace of a bundle.
     ///
     /// # Errors
     ///
@@ -117,6 +118,20 @@ impl Survey {
         start: &Start,
         watch: &Watch<'_>,
     ) -> Result<Survey, ReplayError> {
+        Survey::of_trace(bundle.source(), start, bundle.recording().lost_events, watch)
+    }
+
+    /// Looks through a trace whose recorder tells of so many lost events.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(crate) fn of_trace(
+        source: &Source,
+        start: &Start,
+        recorder_lost_events: u64,
+        watch: &Watch<'_>,
+    ) -> Result<Survey, ReplayError> {
         let mut survey = Survey::default();
         let mut cpus = start.topology.nodes.iter().flat_map(|node| &node.cpus).collect::<Vec<_>>();
         cpus.sort_unstable();
@@ -124,7 +139,7 @@ impl Survey {
         let mut first_ns = None;
         let mut window = Window::of(start);
         survey.window_begin = window.begin;
-        bundle.with_trace_text(watch, |name, text| {
+        source.with_trace_text(watch, |name, text| {
             let counts = read_trace::<ReplayError>(name, text, |event| {
                 first_ns.get_or_insert(event.time_ns);
                 let was_open = window.is_open;
@@ -165,9 +180,9 @@ impl Survey {
                 Ok(())
             })?;
             survey.is_whole = !survey.has_window || window.is_over;
-            let losses = [counts.lost_events, counts.lost_lines, bundle.recording().lost_events];
+            let losses = [counts.lost_events, counts.lost_lines, recorder_lost_events];
             survey.has_losses = losses.iter().any(|&count| count > 0);
-            survey.evidence.check_machine(name, counts.bytes, bundle.other_trace().is_none())?;
+            survey.evidence.check_machine(name, counts.bytes, source.kinship())?;
             match survey.is_whole || survey.has_losses {
                 true => Ok(()),
                 false => Err(ReplayError::CutOff { input: name.into(), offset: counts.bytes }),

@@ -10,13 +10,17 @@ use nearpage_machine::over::Over;
 use nearpage_machine::work::Observer;
 use serde::Serialize;
 
+use crate::alone::LoneTrace;
 use crate::bundle::Bundle;
+use crate::cpus::CpuRule;
 use crate::error::ReplayError;
 use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::OPEN_LOOP;
 use crate::share::Share;
+use crate::source::Source;
 use crate::start::Start;
+use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
 use crate::whatif::{Wish, ask, start_of};
@@ -114,6 +118,11 @@ impl Combinations {
             0..=COMBINATIONS_MOST => Ok(self),
             count => Err(CombinationError::TooMany { count }),
         }
+    }
+
+    /// For each machine that is swept, or for the recorded one.
+    pub(crate) fn for_each_machine<T: Clone>(&self, of: T) -> Vec<T> {
+        vec![of; self.machines.len().max(1)]
     }
 
     /// How many there are.
@@ -250,28 +259,77 @@ impl Point {
     }
 }
 
+/// A load, and what is known of the machine that recorded it.
+pub(crate) struct Ground<'g> {
+    pub(crate) source: &'g Source,
+    /// The bundle; `None` for a trace without captures.
+    pub(crate) bundle: Option<&'g Bundle>,
+    /// For each machine that is swept, or for the recorded one, the recorded start, and how recorded CPUs go to those of the machine.
+    pub(crate) recorded: Vec<(&'g Start, CpuRule)>,
+}
+
+impl Ground<'_> {
+    fn passes(&self) -> u64 {
+        if self.bundle.is_some() { PASSES } else { 1 }
+    }
+
+    fn survey(&self, watch: &Watch<'_>) -> Result<Survey, ReplayError> {
+        let (start, _) = self.recorded[0];
+        match self.bundle {
+            Some(bundle) => survey(bundle, start, watch),
+            None => Survey::of_trace(self.source, start, 0, watch),
+        }
+    }
+}
+
+impl LoneTrace {
+    /// Plays the trace under every combination of some tunables, on some machines, at least one, and under some rules, on `threads`
+    /// threads. Of a kernel that the trace does not tell, those of a recent one stand for it.
+    ///
+    /// # Errors
+    ///
+    /// No machine; the trace cannot be read, or Linux would refuse a combination; [`ReplayError::Stopped`].
+    pub fn sweep(
+        &self,
+        combinations: &Combinations,
+        threads: NonZeroUsize,
+        observer: &dyn Observer,
+    ) -> Result<Sweep, ReplayError> {
+        if combinations.machines.is_empty() {
+            return Err(ReplayError::NoMachine { input: self.name().into() });
+        }
+        let (model, _) = self.model(None);
+        let machines = combinations.machines.iter();
+        let recorded: Vec<_> = machines.map(|machine| self.recorded(machine, model)).collect();
+        let recorded = recorded.iter().map(|(start, rule)| (start, *rule)).collect();
+        let ground = Ground { source: self.source(), bundle: None, recorded };
+        sweep(&ground, combinations, threads, observer, &|_| ())
+    }
+}
+
 /// Replays all combinations on `threads` threads.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or Linux would refuse a combination; [`ReplayError::Stopped`].
 pub(crate) fn sweep(
-    bundle: &Bundle,
-    start: &Start,
+    ground: &Ground<'_>,
     combinations: &Combinations,
     threads: NonZeroUsize,
     observer: &dyn Observer,
     heard: &Heard<'_>,
 ) -> Result<Sweep, ReplayError> {
+    let Ground { source, recorded, .. } = ground;
+    let (start, _) = recorded[0];
     let choices = combinations.all();
-    let wishes: Vec<Wish> = choices.iter().map(Choice::wish).collect();
+    let wish = |choice: &Choice<'_>| Wish { cpus: recorded[choice.at[0]].1, ..choice.wish() };
+    let wishes: Vec<Wish> = choices.iter().map(wish).collect();
+    let start_of = |at: usize| start_of(source.name(), recorded[choices[at].at[0]].0, &wishes[at]);
     // What cannot be is said before the work.
-    for wish in &wishes {
-        start_of(bundle.name(), start, wish)?;
-    }
-    let pass_bytes = bundle.pass_bytes();
-    let share = Share::new(observer, pass_bytes * (PASSES + wishes.len() as u64));
-    let survey = survey(bundle, start, &Watch::new(&share.part(), pass_bytes, PASSES))?;
+    (0..wishes.len()).try_for_each(|at| start_of(at).map(drop))?;
+    let pass_bytes = source.pass_bytes();
+    let share = Share::new(observer, pass_bytes * (ground.passes() + wishes.len() as u64));
+    let survey = ground.survey(&Watch::new(&share.part(), pass_bytes, ground.passes()))?;
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<Judged, ReplayError>)>> = Mutex::new(Vec::new());
     let work = || {
@@ -280,9 +338,10 @@ pub(crate) fn sweep(
             let Some(wish) = wishes.get(at) else { return };
             let part = share.part();
             let watch = Watch::new(&part, pass_bytes, 1);
-            let judged = start_of(bundle.name(), start, wish)
+            let judged = start_of(at)
                 .and_then(|other| {
-                    ask(bundle, &survey, start, &other, wish, Guess::Likely, true, &watch)
+                    let (recorded, _) = recorded[choices[at].at[0]];
+                    ask(source, &survey, recorded, &other, wish, Guess::Likely, true, &watch)
                 })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();
@@ -319,7 +378,7 @@ pub(crate) fn sweep(
         notes: idle(&choices, &all, start.model),
         points,
         schema: 1,
-        bundle: bundle.name().into(),
+        bundle: source.name().into(),
         model: start.model.name,
     })
 }

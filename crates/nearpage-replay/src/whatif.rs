@@ -12,12 +12,12 @@ use nearpage::{Model, TopologyBuf};
 use nearpage_trace::read_trace;
 
 use crate::bound::Asked;
-use crate::bundle::Bundle;
 use crate::cpus::CpuMap;
 use crate::error::ReplayError;
 use crate::guess::Guess;
 use crate::machine::Memory;
 use crate::run::{Causes, Run, RunCounts};
+use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::Totals;
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
     pub(crate) machine: Option<(TopologyBuf, u32)>,
 }
 
-/// Replays a bundle as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state. What the
+/// Replays a trace as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state. What the
 /// core is asked for is kept if `keeps_asked`.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub(crate) struct Answer {
 /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
 #[expect(clippy::too_many_arguments, reason = "each is another thing, and all callers have them")]
 pub(crate) fn ask(
-    bundle: &Bundle,
+    source: &Source,
     survey: &Survey,
     recorded: &Start,
     start: &Start,
@@ -68,10 +68,10 @@ pub(crate) fn ask(
     let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
     let before = match wish.is_of_machine_alone() {
         true => recorded.clone(),
-        false => start_of(bundle.name(), recorded, &wish.machine_alone())?,
+        false => start_of(source.name(), recorded, &wish.machine_alone())?,
     };
-    let mut memory = Memory::new(bundle.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(bundle.name(), &[guess.draw()])?.pop() else {
+    let mut memory = Memory::new(source.name(), start, 1)?;
+    let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
         unreachable!("one core was asked for")
     };
     let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
@@ -82,7 +82,7 @@ pub(crate) fn ask(
     }
     let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
     let mut window = survey.window();
-    bundle.with_trace_text(watch, |name, text| {
+    source.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
                 (0..repeat).for_each(|copy| player.note(event, copy));

@@ -154,7 +154,8 @@ pub(crate) fn measure(
     let mut of_recorded = None;
     for wish in wishes {
         let other = start_of(bundle.name(), start, &wish)?;
-        let mut answer = ask(bundle, &survey, start, &other, &wish, Guess::Likely, true, &watch)?;
+        let mut answer =
+            ask(bundle.source(), &survey, start, &other, &wish, Guess::Likely, true, &watch)?;
         let asked = answer.asked.take().unwrap_or_default();
         models.push(standing(&answer, &asked, start.managed(), question.from_recorded));
         of_recorded.get_or_insert(asked);

@@ -1,7 +1,7 @@
-//! Binary traces, read as the text that their own tools print of them: `trace.dat` of trace-cmd (versions 6 and 7) and
-//! `perf.data` of perf.
+//! Binary traces, read as the text that their own tools print of them: `trace.dat` of trace-cmd (versions 6 and 7), `perf.data` of
+//! perf, and the events of ftrace in a trace of Perfetto.
 //!
-//! Both keep the kernel's descriptions of its events beside the events themselves: where each field lies, and which names
+//! The first two keep the kernel's descriptions of its events beside the events themselves: where each field lies, and which names
 //! stand for which bits of a set of flags. So nothing here depends on the version of the kernel, as a reader by fixed offsets
 //! would.
 //!
@@ -9,6 +9,7 @@
 //! trace_dat: sections, pages of CPUs --> ring: a page's records --\
 //! perf_data: samples, by time ----------------------------------> format: fields --> lines of text
 //!                                        description: sections of formats --^  ^-- flags: names of bits
+//! perfetto: bundles of CPUs, by time -----------------------------------------------> lines of text
 //! ```
 //!
 //! By the published descriptions: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5), `perf.data-file-format.txt` of perf, and the
@@ -19,14 +20,18 @@ mod description;
 mod flags;
 mod format;
 mod perf_data;
+mod perfetto;
 mod ring;
 mod source;
+mod symbols;
 mod trace_dat;
 
 use std::fs::File;
 use std::io::{self, Read};
 
+use super::head::RELEASE_HEADING;
 use perf_data::PerfData;
+use perfetto::Perfetto;
 use source::Source;
 pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
 use trace_dat::TraceDat;
@@ -37,6 +42,16 @@ pub(super) const MAGIC_BYTES: usize = 10;
 const TRACE_DAT: &[u8] = b"\x17\x08Dtracing";
 const PERF_DATA: &[u8] = b"PERFILE2";
 const PERF_DATA_SWAPPED: &[u8] = b"2ELIFREP";
+/// Streams in either order of bytes, packets of metadata likewise, and metadata as text.
+const CTF: [&[u8]; 5] = [
+    &[0xc1, 0xfc, 0x1f, 0xc1],
+    &[0xc1, 0x1f, 0xfc, 0xc1],
+    &[0x75, 0xd1, 0x1d, 0x57],
+    &[0x57, 0x1d, 0xd1, 0x75],
+    b"/* CTF ",
+];
+/// Why a trace of LTTng is refused, in its own format.
+pub const CTF_NOT_READ: &str = "CTF, which LTTng writes, is a language of its own for records; the text that `babeltrace2 FOLDER` prints of it is read";
 
 /// The name of the function that does the once-a-second work of a CPU, in which pagesets decay.
 pub(super) const UPKEEP: &str = "vmstat_update";
@@ -46,6 +61,9 @@ pub(super) const UPKEEP: &str = "vmstat_update";
 pub(super) enum Kind {
     TraceDat,
     PerfData,
+    Perfetto,
+    /// What LTTng writes: it is not read.
+    Ctf,
 }
 
 impl Kind {
@@ -55,6 +73,10 @@ impl Kind {
             Some(Kind::TraceDat)
         } else if beginning.starts_with(PERF_DATA) || beginning.starts_with(PERF_DATA_SWAPPED) {
             Some(Kind::PerfData)
+        } else if CTF.iter().any(|magic| beginning.starts_with(magic)) {
+            Some(Kind::Ctf)
+        } else if perfetto::begins(beginning) {
+            Some(Kind::Perfetto)
         } else {
             None
         }
@@ -70,6 +92,8 @@ impl Kind {
         Ok(match self {
             Kind::TraceDat => Box::new(Text::of(TraceDat::open(source)?)),
             Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
+            Kind::Perfetto => Box::new(Text::of(Perfetto::open(source)?)),
+            Kind::Ctf => return Err(io::Error::new(io::ErrorKind::InvalidData, CTF_NOT_READ)),
         })
     }
 }
@@ -87,6 +111,8 @@ pub(super) struct Rings {
     pub tasks: Vec<Vec<u8>>,
     /// Where the kernel has what they tell of.
     pub addresses: Addresses,
+    /// The text of `/proc/kallsyms`; empty if there are no call chains.
+    pub symbols: Vec<u8>,
 }
 
 impl Rings {
@@ -98,6 +124,9 @@ impl Rings {
 
 /// Gives the lines of a trace, one after the other.
 trait Lines {
+    /// The release of its kernel, if the file tells.
+    fn kernel(&self) -> Option<&str>;
+
     /// Writes some more lines to an empty buffer; none are left if it stays empty.
     fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
 }
@@ -114,7 +143,11 @@ const TURN_BYTES: usize = 32 << 10;
 
 impl<L: Lines> Text<L> {
     fn of(lines: L) -> Text<L> {
-        Text { lines, buffer: Vec::new(), taken: 0 }
+        let heading = lines.kernel().map(|release| {
+            let release = release.bytes().filter(u8::is_ascii_graphic);
+            RELEASE_HEADING.iter().copied().chain(release).chain(*b"\n").collect()
+        });
+        Text { buffer: heading.unwrap_or_default(), lines, taken: 0 }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 /// What a trace is expected to be.
-pub(super) const EXPECTED: &str = "the text of ftrace's trace file, of trace-cmd report or of perf script, a trace.dat or a perf.data, plain or as zstd";
+pub(super) const EXPECTED: &str = "the text of ftrace's trace file, of trace-cmd report or of perf script, a trace.dat, a perf.data or a trace of Perfetto, plain or packed";
 
 /// A trace that cannot be read. Offsets are of the text, unpacked, from 0.
 #[derive(Debug, thiserror::Error)]

@@ -150,6 +150,8 @@ pub struct TraceCounts {
     pub unsorted: u64,
     /// Names of gfp flags that are not known, and how often each was met.
     pub unknown_gfp_names: BTreeMap<String, u64>,
+    /// The release of the kernel, if a heading tells it: `# os release : 6.12.1`, of `perf script --header` and of binary traces.
+    pub kernel: Option<String>,
 }
 
 #[cfg(test)]

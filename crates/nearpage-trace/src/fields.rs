@@ -30,7 +30,9 @@ pub(super) fn parse<'a, 'g>(
             let mut block = Block::parse(fields)?;
             let (pfn, order) = (block.pfn()?, block.order("order=")?);
             let migratetype = block.migratetype("migratetype=")?;
-            let percpu_refill = block.number("percpu_refill=")? != 0;
+            // LTTng has no such field: pagesets had single pages when its event was made.
+            let percpu_refill =
+                block.number("percpu_refill=").unwrap_or((order.0 == 0).into()) != 0;
             Event::ZoneLocked { pfn, order, migratetype, percpu_refill }
         }
         b"mm_page_pcpu_drain" => {
@@ -71,7 +73,9 @@ fn alloc<'a, 'g>(
     let pfn = block.frame.filter(|&pfn| pfn != 0).map(Pfn);
     let order = block.order("order=")?;
     let migratetype = block.migratetype("migratetype=")?;
-    let text = block.text("gfp_flags=").ok_or("gfp_flags= with names of flags")?;
+    // Trace option fields, and LTTng, have them in the order in which the kernel keeps them: flags before the type.
+    let text = block.text("gfp_flags=").or_else(|| Fields(fields).text("gfp_flags="));
+    let text = text.ok_or("gfp_flags= with names of flags")?;
     let flags = texts.flags(text);
     Ok((Event::Alloc { pfn, page, order, migratetype, gfp: flags.gfp }, Some(flags)))
 }
@@ -227,6 +231,16 @@ fn number(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use nearpage::Gfp;
+
+    /// Trace option `fields`, as Linux 6.18 prints it.
+    #[test]
+    fn fields_come_in_the_order_of_the_kernel_too() {
+        let fields = "pfn=0x10 (16) order=0x3 (3) gfp_flags=0x40cc0 (265408) migratetype=0x1 (1)";
+        let found = event("mm_page_alloc", fields).unwrap();
+        let Event::Alloc { pfn, order, migratetype, gfp, .. } = found else { panic!("{found:?}") };
+        assert_eq!((pfn, order, migratetype), (Some(Pfn(16)), Order(3), 1));
+        assert_eq!(gfp, Gfp::KERNEL.union(Gfp::COMP));
+    }
 
     fn event<'a>(name: &'a str, fields: &'a str) -> Result<Event<'a>, &'static str> {
         let mut texts = GfpTexts::default();

@@ -35,8 +35,11 @@ pub(super) struct Head<'a> {
     pub(super) fields: &'a [u8],
 }
 
+/// What stands before the release of the kernel in a heading, as `perf script --header` prints it.
+pub(super) const RELEASE_HEADING: &[u8] = b"# os release : ";
+
 /// The name of a task that a kernel had forgotten, or a tool does not tell.
-const FORGOTTEN: &[u8] = b"<...>";
+pub(super) const FORGOTTEN: &[u8] = b"<...>";
 
 /// Takes a line apart, or `None` if it is no event.
 pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
@@ -99,12 +102,10 @@ fn latency(line: &[u8]) -> Option<Head<'_>> {
 /// Why a line of an event cannot be read, if it looks like one: what it lacks, and what would give it.
 pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
     let line = unquoted(line);
-    let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
-    if has(b"/* CTF ") || has(b" kmem_mm_page_") {
-        return Some(
-            "CTF of LTTng: it is not read; ftrace, trace-cmd and perf record the same events",
-        );
+    if is_raw(line) {
+        return Some("trace option raw, hex or bin, which print no fields of events: turn it off");
     }
+    let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
     if !has(b"mm_page_") {
         return None;
     }
@@ -126,10 +127,30 @@ pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
     };
     if has(b"] ") && line.split(|byte| *byte == b' ').any(is_ticks) {
         return Some(
-            "times without a unit, of the clock counter or x86-tsc: trace_clock local, global, mono, boot or uptime has seconds",
+            "times without a unit, of the clock counter, uptime or x86-tsc, which count events, ticks and cycles: trace_clock local, global, \
+             mono or boot has seconds",
         );
     }
     has(b": mm_page_").then_some("heads of events that lack the task's number, the CPU or the time")
+}
+
+/// `24175 0 83320206135731 type: 653`, and the same in hexadecimal.
+fn is_raw(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).rev();
+    let is_kind = words.next().is_some_and(|word| word.iter().all(u8::is_ascii_digit));
+    is_kind
+        && words.next() == Some(b"type:")
+        && words.all(|word| word.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Why a clock of ftrace has no times in nanoseconds, if so.
+pub(super) fn why_no_time(clock: &str) -> Option<&'static str> {
+    match clock {
+        "counter" => Some("it counts events"),
+        "uptime" => Some("it counts ticks, in which many events fall"),
+        "x86-tsc" => Some("it counts cycles, and nothing tells how long one is"),
+        _ => None,
+    }
 }
 
 fn parse_at(line: &[u8], bracket: usize) -> Option<Head<'_>> {
@@ -195,7 +216,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The clock of no trace is later: three hundred years. Who adds a while to a time need not look.
-const SECONDS_MOST: u64 = 10_000_000_000;
+pub(super) const SECONDS_MOST: u64 = 10_000_000_000;
 
 /// Seconds with a fraction, in nanoseconds.
 fn time(text: &[u8]) -> Option<u64> {
@@ -306,9 +327,10 @@ mod tests {
                 "   load-71   [003] d..2.  5310881638: mm_page_free: page=1 pfn=0x2 order=0",
                 "without a unit",
             ),
+            ("24175 0 83320206135731 type: 653", "option raw"),
             (
-                "[12:00:00.1] (+0.1) box kmem_mm_page_free: { cpu_id = 3 }, { pfn = 2, order = 0 }",
-                "LTTng",
+                "    bash-24175   [000] .....  8331893: mm_page_free: page=1 pfn=0x2 order=0",
+                "uptime",
             ),
             ("load [003] 5310.881638: mm_page_free: page=1 pfn=0x2 order=0", "lack"),
         ] {

@@ -45,8 +45,8 @@
 //! | modules | own |
 //! |---|---|
 //! | `event`, `error` | what was met, and what cannot be read |
-//! | `head`, `gfp`, `fields` | a line: its head, its flags, its fields |
-//! | `binary` | `trace.dat` and `perf.data`, as lines |
+//! | `head`, `gfp`, `fields`, `lttng` | a line: its head, its flags, its fields; a line of babeltrace |
+//! | `binary` | `trace.dat`, `perf.data` and Perfetto's traces, as lines |
 //! | `read` | lines of a stream; packed streams |
 //! | [`processes`] | what processes did, first to last, without times |
 //! | [`summary`] | who allocates, and what outlives the trace |
@@ -66,12 +66,14 @@ mod event;
 mod fields;
 mod gfp;
 mod head;
+mod lttng;
 pub mod processes;
 mod read;
 pub mod record;
 pub mod summary;
 pub mod timeline;
 
+pub use binary::CTF_NOT_READ;
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
 pub use read::{read_trace, read_trace_with_frames, unpacked};

@@ -8,7 +8,7 @@ use super::binary::{Kind, MAGIC_BYTES};
 use super::error::{EXPECTED, TraceError};
 use super::event::{Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
-use super::{fields, head};
+use super::{fields, head, lttng};
 use nearpage_machine::Packing;
 
 /// The longest line.
@@ -17,6 +17,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// Names of flags that are counted each for itself.
 const UNKNOWN_NAMES_MOST: usize = 64;
+
+/// The longest release of a kernel. `include/uapi/linux/utsname.h: __NEW_UTS_LEN`.
+const RELEASE_CHARS: usize = 64;
 
 /// Reads a trace and hands on each of its events. `input` names it in messages.
 ///
@@ -47,6 +50,7 @@ pub fn read_trace_with_frames<E: From<TraceError>>(
         counts: TraceCounts::default(),
         texts: GfpTexts::default(),
         last_time_ns: 0,
+        rewritten: Vec::new(),
         lacking: None,
         each,
         frame,
@@ -93,6 +97,8 @@ struct Lines<'i, F, G> {
     counts: TraceCounts,
     texts: GfpTexts,
     last_time_ns: u64,
+    /// A line of another tool, rewritten.
+    rewritten: Vec<u8>,
     /// The first line that looks like an event and lacks something, before any other.
     lacking: Option<(u64, &'static str)>,
     each: F,
@@ -152,11 +158,33 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
     {
         if line.first() == Some(&b'#') {
+            if let Some(release) = line.strip_prefix(head::RELEASE_HEADING) {
+                let release = String::from_utf8_lossy(release.trim_ascii());
+                self.counts.kernel = Some(release.chars().take(RELEASE_CHARS).collect());
+            }
             return Ok(());
         }
-        let Some(head) = head::parse(line) else {
-            return self.other_line(line).map_err(E::from);
+        if let Some(head) = head::parse(line) {
+            return self.event(line, &head);
+        }
+        let mut rewritten = std::mem::take(&mut self.rewritten);
+        let head = match line.first() == Some(&b'[') && lttng::rewrite(line, &mut rewritten) {
+            true => head::parse(&rewritten),
+            false => None,
         };
+        let done = match head {
+            Some(head) => self.event(line, &head),
+            None => self.other_line(line).map_err(E::from),
+        };
+        self.rewritten = rewritten;
+        done
+    }
+
+    /// An event, in the line that it was told in.
+    fn event<E: From<TraceError>>(&mut self, line: &[u8], head: &head::Head<'_>) -> Result<(), E>
+    where
+        F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
+    {
         let (event, flags) = match fields::parse(head.name, head.fields, &mut self.texts) {
             Ok(parsed) => parsed,
             Err(expected) => return Err(self.syntax(line, expected).into()),
@@ -173,7 +201,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         if let Some(flags) = flags.filter(|flags| !flags.unknown.is_empty()) {
             count_unknown(counts, flags);
         }
-        let head::Head { comm, pid, cpu, time_ns, fields, .. } = head;
+        let head::Head { comm, pid, cpu, time_ns, fields, .. } = *head;
         (self.each)(&TraceEvent { offset: counts.bytes, comm, pid, cpu, time_ns, event, fields })
     }
 
@@ -278,6 +306,7 @@ mod tests {
             batched_frees: 1,
             unsorted: 1,
             unknown_gfp_names: unknown,
+            kernel: None,
         };
         assert_eq!(counts, expected);
         assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());

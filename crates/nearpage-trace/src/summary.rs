@@ -1,12 +1,12 @@
 //! Who allocates: counts by call site, task, order or type, and what outlives the trace.
 //!
 //! A block belongs to whoever allocated it: its pages, its lifetime, and whether it outlives the trace are counted there. Frees, refills and
-//! drains are counted beside them for whoever did them. The call site of an allocation is the first function of its call chain that is not
+//! drains are counted beside them for whoever did them. The call site of an allocation or a free is the first function of its call chain that is not
 //! the allocator's own. Chains are lines behind an event: of `perf script -g`, of ftrace's option `stacktrace`, of `trace-cmd report`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use nearpage::{Gfp, Order, Pfn};
+use nearpage::{CpuId, Gfp, Order, Pfn};
 use serde::Serialize;
 
 use super::event::{Event, TraceCounts, TraceEvent};
@@ -16,6 +16,8 @@ const GROUPS_MOST: usize = 1 << 16;
 /// Types that a trace tells: unmovable, movable, reclaimable, highatomic, CMA, isolate.
 pub const TYPES: [&str; 6] =
     ["unmovable", "movable", "reclaimable", "highatomic", "cma", "isolate"];
+/// Types whose pages stay where they are: unmovable, reclaimable.
+const IMMOBILE: [u8; 2] = [0, 2];
 /// The name of what has no call chain.
 const NO_STACK: &str = "(no call chain)";
 
@@ -64,14 +66,27 @@ pub struct Group {
     pub orders: [u64; Order::COUNT],
     /// Blocks by type: [`TYPES`].
     pub types: [u64; TYPES.len()],
-    /// Frees by this group, of whatever; groups by site have none.
+    /// Frees by this group, of whatever.
     pub frees: u64,
+    /// Pageblocks in which an unmovable or reclaimable block of this group outlives the trace: they are not whole as long as it lives.
+    pub pinned_pageblocks: u64,
+    /// Holds of zone locks that a replay charged it with; `None` without one.
+    pub holds: Option<u64>,
+    /// Pages that a replay gave it from another node than the CPU's; `None` without one.
+    pub far_pages: Option<u64>,
     /// Pages that left zones for pagesets under it.
     pub refill_pages: u64,
     /// Pages that went from pagesets to zones under it.
     pub drain_pages: u64,
     #[serde(skip)]
     lifetimes: Lifetimes,
+}
+
+impl Group {
+    fn add(&mut self, charge: Charge) {
+        *self.holds.get_or_insert(0) += charge.holds;
+        *self.far_pages.get_or_insert(0) += charge.far_pages;
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -134,6 +149,8 @@ pub struct Summary {
     pub by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
     /// Allocations with a call chain.
     pub with_stack: u64,
+    /// Events of refills and drains. If there are none, pages of both are 0 since they were not recorded.
+    pub with_flow: u64,
     /// The groups, those with most pages first.
     pub groups: Vec<Group>,
 }
@@ -142,15 +159,33 @@ pub struct Summary {
 struct Live {
     group: usize,
     order: Order,
+    migratetype: u8,
     time_ns: u64,
 }
 
-/// An allocation whose call chain may follow.
+/// What a replay did for an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Charge {
+    /// Holds of zone locks.
+    pub holds: u64,
+    /// Pages from another node than the CPU's.
+    pub far_pages: u64,
+}
+
+/// A block that is asked for.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct Block {
     pfn: Option<Pfn>,
     order: Order,
     migratetype: u8,
+}
+
+/// An event whose call chain may follow.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// What it asked for; `None` for a free.
+    block: Option<Block>,
+    charge: Option<Charge>,
 }
 
 /// A summary that is being made.
@@ -163,8 +198,11 @@ pub struct Summarizer {
     requests: Requests,
     by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
     with_stack: u64,
+    with_flow: u64,
     /// By CPU, if groups are sites.
     pending: HashMap<u32, Pending>,
+    /// The group of the last event, if groups are no sites.
+    last: Option<usize>,
     /// The CPU whose chain comes now.
     chain_of: Option<u32>,
     first_ns: Option<u64>,
@@ -182,7 +220,9 @@ impl Summarizer {
             requests: Requests::default(),
             by_order_and_type: Default::default(),
             with_stack: 0,
+            with_flow: 0,
             pending: HashMap::new(),
+            last: None,
             chain_of: None,
             first_ns: None,
             last_ns: 0,
@@ -199,17 +239,20 @@ impl Summarizer {
         }
         self.settle(event.cpu.0, None);
         self.chain_of = Some(event.cpu.0);
+        self.last = None;
         match event.event {
             Event::Alloc { pfn, order, migratetype, gfp, .. } => {
-                self.alloc(event, Pending { pfn, order, migratetype }, gfp);
+                self.alloc(event, Block { pfn, order, migratetype }, gfp);
             }
             Event::Free { pfn, order } => self.free(event, pfn, order),
             Event::ZoneLocked { order, percpu_refill: true, .. } => {
+                self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
                     self.groups[group].refill_pages += order.pages().0;
                 }
             }
             Event::PcpuDrain { order, .. } => {
+                self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
                     self.groups[group].drain_pages += order.pages().0;
                 }
@@ -218,12 +261,24 @@ impl Summarizer {
         }
     }
 
+    /// Charges whoever is behind the event that was noted last, which was on this CPU, with what a replay did for it.
+    pub fn charge(&mut self, cpu: CpuId, charge: Charge) {
+        if let Some(pending) = self.pending.get_mut(&cpu.0) {
+            // The call chain of ftrace is an event of its own.
+            let all = pending.charge.get_or_insert_default();
+            all.holds += charge.holds;
+            all.far_pages += charge.far_pages;
+        } else if let Some(group) = self.last {
+            self.groups[group].add(charge);
+        }
+    }
+
     /// A line of a call chain behind the event that was noted last, or behind its `kernel_stack`.
     pub fn frame(&mut self, line: &[u8]) {
         let Some(cpu) = self.chain_of.filter(|cpu| self.pending.contains_key(cpu)) else { return };
         let Some(function) = function_of(line) else { return };
         if !is_of_allocator(function) {
-            self.with_stack += 1;
+            self.with_stack += u64::from(self.pending[&cpu].block.is_some());
             self.settle(cpu, Some(function));
         }
     }
@@ -232,6 +287,15 @@ impl Summarizer {
     pub fn finish(mut self, counts: &TraceCounts) -> Summary {
         let waiting: Vec<u32> = self.pending.keys().copied().collect();
         waiting.into_iter().for_each(|cpu| self.settle(cpu, None));
+        let pinned = self.live.iter().filter(|(_, live)| IMMOBILE.contains(&live.migratetype));
+        let pinned: HashSet<(usize, u64)> = pinned
+            .flat_map(|(pfn, live)| {
+                let last = pfn.0 + live.order.pages().0 - 1;
+                let blocks = pfn.0 >> Order::PAGEBLOCK.0..=last >> Order::PAGEBLOCK.0;
+                blocks.map(|block| (live.group, block))
+            })
+            .collect();
+        pinned.iter().for_each(|(group, _)| self.groups[*group].pinned_pageblocks += 1);
         for live in self.live.values() {
             let group = &mut self.groups[live.group];
             group.left += 1;
@@ -260,11 +324,12 @@ impl Summarizer {
             requests: self.requests,
             by_order_and_type: self.by_order_and_type,
             with_stack: self.with_stack,
+            with_flow: self.with_flow,
             groups: self.groups,
         }
     }
 
-    fn alloc(&mut self, event: &TraceEvent<'_>, block: Pending, gfp: Gfp) {
+    fn alloc(&mut self, event: &TraceEvent<'_>, block: Block, gfp: Gfp) {
         let pages = block.order.pages().0;
         self.requests.allocs += 1;
         self.requests.alloc_pages += pages;
@@ -283,7 +348,8 @@ impl Summarizer {
         }
         let name = match self.by {
             By::Site => {
-                self.pending.insert(event.cpu.0, block);
+                let pending = Pending { block: Some(block), charge: None };
+                self.pending.insert(event.cpu.0, pending);
                 self.place(NO_STACK.as_bytes(), block, event.time_ns);
                 return;
             }
@@ -293,14 +359,16 @@ impl Summarizer {
             By::Gfp => gfp.to_string().into_bytes(),
         };
         let group = self.place(&name, block, event.time_ns);
+        self.last = Some(group);
         self.count(group, block);
     }
 
     /// Notes a block as one that a group has.
-    fn place(&mut self, name: &[u8], block: Pending, time_ns: u64) -> usize {
+    fn place(&mut self, name: &[u8], block: Block, time_ns: u64) -> usize {
         let group = self.group(name);
         if let Some(pfn) = block.pfn {
-            let live = Live { group, order: block.order, time_ns };
+            let Block { order, migratetype, .. } = block;
+            let live = Live { group, order, migratetype, time_ns };
             if let Some(lost) = self.live.insert(pfn, live) {
                 // Its free is in no event: it was allocated once, and is not seen to go.
                 self.requests.alloc_only += 1;
@@ -310,7 +378,7 @@ impl Summarizer {
         group
     }
 
-    fn count(&mut self, group: usize, block: Pending) {
+    fn count(&mut self, group: usize, block: Block) {
         let group = &mut self.groups[group];
         let Some(_) = block.pfn else {
             group.failed += 1;
@@ -326,10 +394,17 @@ impl Summarizer {
         }
     }
 
-    /// Says whose the last allocation of a CPU is; `None` if it has no call chain.
+    /// Says whose the last event of a CPU is; `None` if it has no call chain.
     fn settle(&mut self, cpu: u32, site: Option<&[u8]>) {
-        let Some(block) = self.pending.remove(&cpu) else { return };
+        let Some(Pending { block, charge }) = self.pending.remove(&cpu) else { return };
         let group = self.group(site.unwrap_or(NO_STACK.as_bytes()));
+        if let Some(charge) = charge {
+            self.groups[group].add(charge);
+        }
+        let Some(block) = block else {
+            self.groups[group].frees += 1;
+            return;
+        };
         self.count(group, block);
         if let Some(live) = block.pfn.and_then(|pfn| self.live.get_mut(&pfn)) {
             live.group = group;
@@ -339,10 +414,19 @@ impl Summarizer {
     fn free(&mut self, event: &TraceEvent<'_>, pfn: Pfn, order: Order) {
         self.requests.frees += 1;
         self.requests.free_pages += order.pages().0;
-        if let Some(doer) = self.doer(event) {
+        let live = self.live.remove(&pfn);
+        match self.by {
+            By::Site => {
+                self.pending.insert(event.cpu.0, Pending { block: None, charge: None });
+            }
+            By::Task => self.last = self.doer(event),
+            // Whoever frees has no order, type or flags: what it frees has.
+            By::Order | By::Type | By::Gfp => self.last = live.map(|live| live.group),
+        }
+        if let Some(doer) = self.last {
             self.groups[doer].frees += 1;
         }
-        let Some(live) = self.live.remove(&pfn) else {
+        let Some(live) = live else {
             self.requests.free_only += 1;
             self.requests.free_only_pages += order.pages().0;
             return;
@@ -402,7 +486,7 @@ fn is_of_allocator(function: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(function) else { return false };
     let name = name.split('.').next().unwrap_or(name);
     let name = name.strip_suffix("_noprof").unwrap_or(name);
-    const OWN: [&str; 22] = [
+    const OWN: [&str; 36] = [
         "__alloc_pages",
         "__alloc_pages_nodemask",
         "__alloc_pages_slowpath",
@@ -425,6 +509,20 @@ fn is_of_allocator(function: &[u8]) -> bool {
         "get_zeroed_page",
         "get_free_pages",
         "rmqueue",
+        "__free_pages",
+        "___free_pages",
+        "free_pages",
+        "free_unref_page",
+        "free_unref_page_list",
+        "free_unref_folios",
+        "free_frozen_pages",
+        "__free_frozen_pages",
+        "__free_pages_ok",
+        "free_the_page",
+        "__folio_put",
+        "folios_put_refs",
+        "release_pages",
+        "free_unref_page_prepare",
     ];
     OWN.contains(&name)
         || ["trace_event_", "perf_trace_", "__traceiter_", "__do_trace_", "perf_tp_", "ftrace_"]
@@ -491,6 +589,64 @@ cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratety
         assert_eq!(perf.with_stack, 2);
         let ftrace = summary(By::Site, FTRACE);
         assert_eq!(names(&ftrace), [of(NO_STACK, 1, 4, 1), of("pte_alloc_one", 1, 1, 1)]);
+    }
+
+    /// Who frees is charged for the drain, who allocates for the refill, and time alone is nobody's.
+    #[test]
+    fn charges_belong_to_who_asked() {
+        let charged = |by: By, text: &str| {
+            let summarizer = std::cell::RefCell::new(Summarizer::new(by));
+            let mut at = 0;
+            let counts = read_trace_with_frames::<TraceError>(
+                "test",
+                text.as_bytes(),
+                |event| {
+                    let mut summarizer = summarizer.borrow_mut();
+                    summarizer.note(event);
+                    // The chain of ftrace comes as an event, for which a replay does nothing.
+                    let is_chain = matches!(event.event, Event::Other(_));
+                    at += u64::from(!is_chain);
+                    let holds = if is_chain { 0 } else { at };
+                    summarizer.charge(event.cpu, Charge { holds, far_pages: 10 * holds });
+                    Ok(())
+                },
+                |line| summarizer.borrow_mut().frame(line),
+            );
+            let groups = summarizer.into_inner().finish(&counts.unwrap()).groups;
+            let told = |of: &Group| (of.name.clone(), of.holds, of.far_pages, of.frees);
+            let mut told: Vec<_> = groups.iter().map(told).collect();
+            told.sort();
+            told
+        };
+        let of = |name: &str, holds, frees| (name.to_owned(), Some(holds), Some(10 * holds), frees);
+        // Allocations are the first, second and fifth event, frees the third and fourth.
+        assert_eq!(charged(By::Task, PERF), [of("cc1", 1 + 2 + 5, 0), of("ld", 3 + 4, 2)]);
+        let sites = charged(By::Site, PERF);
+        let none = of(NO_STACK, 3 + 4 + 5, 2);
+        assert_eq!(sites, [none, of("allocate_slab", 2, 0), of("pte_alloc_one", 1, 0)]);
+        assert_eq!(charged(By::Site, FTRACE), [of(NO_STACK, 2 + 3, 1), of("pte_alloc_one", 1, 0)]);
+    }
+
+    #[test]
+    fn pageblocks_are_pinned_by_what_stays_and_cannot_move() {
+        let line = |pfn: u64, order: u8, kind: u8| {
+            format!(
+                "a-1 [000] ..... 1.0: mm_page_alloc: page=0x1 pfn={pfn:#x} order={order} migratetype={kind} gfp_flags=0\n"
+            )
+        };
+        let freed = "a-1 [000] ..... 1.1: mm_page_free: page=0x1 pfn=0x2000 order=0\n";
+        let text = [
+            line(0x1000, 0, 0),
+            line(0x1001, 0, 2),
+            line(0x1400, 10, 0),
+            line(0x1800, 0, 1),
+            line(0x2000, 0, 0),
+            freed.to_owned(),
+        ];
+        let summary = summary(By::Task, &text.concat());
+        // One for two single pages, two for a block of order 10; movable and freed ones pin none.
+        assert_eq!(summary.groups[0].pinned_pageblocks, 1 + 2);
+        assert_eq!(summary.groups[0].holds, None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | bulk | CPU | a slice a bulk allocation |
 //! | stalls | task | direct reclaim, compaction and throttling as slices, if they were traced |
 //! | refused | CPU | an instant an allocation that failed, or that took a block of another type |
+//! | rates | all CPUs | counters: pages allocated and freed in 10 ms |
 //! | zones | zone | counters: pages taken since the start, and free pages and marks whenever zoneinfo was read |
 //! | markers | trace | an instant a marker |
 //!
@@ -26,7 +27,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It streams: what is kept are open slices and names.
+//! An allocation and the free of its block are joined by an arrow (a flow of Perfetto). It streams: what is kept are open slices, names and
+//! the blocks that are allocated.
 
 mod chrome;
 mod items;
@@ -41,7 +43,7 @@ use serde::Serialize;
 
 use crate::event::{Event, TraceEvent};
 use chrome::Chrome;
-use items::{Args, Sink, Track};
+use items::{Args, Flow, Sink, Track};
 use perfetto::Perfetto;
 
 /// How a timeline is written.
@@ -109,6 +111,8 @@ pub struct Counted {
     pub refused: u64,
     /// Markers.
     pub markers: u64,
+    /// Arrows from an allocation to the free of its block, in Perfetto's format.
+    pub flows: u64,
     /// Events that are on no track: of objects, of blocks that left a zone past the pagesets, frees logged twice, others.
     pub left_out: u64,
 }
@@ -131,6 +135,14 @@ enum Kind {
 /// Counters of pages are written at most once in so many nanoseconds.
 const COUNTER_NS: u64 = 1_000_000;
 
+/// Pages that went one way are summed over so many nanoseconds.
+const RATE_NS: u64 = 10_000_000;
+/// What rates are of, and their names.
+const RATES: &str = "all CPUs";
+const ALLOCATED: usize = 0;
+const FREED: usize = 1;
+const RATE_NAMES: [&str; 2] = ["pages allocated in 10 ms", "pages freed in 10 ms"];
+
 /// Writes a timeline.
 pub struct Timeline<W: Write> {
     sink: Box<dyn Sink<W>>,
@@ -144,6 +156,11 @@ pub struct Timeline<W: Write> {
     zones: Vec<ZoneFrames>,
     /// Pages taken of each zone, and when that was last written.
     taken: Vec<(i64, Option<u64>)>,
+    /// Arrows that begin at blocks that are allocated, by frame, and how many there were.
+    live: HashMap<Pfn, u64>,
+    arrows: u64,
+    /// Pages that went each way since a time.
+    rates: [(u64, i64); 2],
     last_ns: u64,
     /// The first failure to write; later events are passed over.
     error: Option<io::Error>,
@@ -183,6 +200,9 @@ impl<W: Write + 'static> Timeline<W> {
             stalls: HashMap::new(),
             taken: vec![(0, None); zones.len()],
             zones,
+            live: HashMap::new(),
+            arrows: 0,
+            rates: [(0, 0); 2],
             last_ns: 0,
             error: None,
         })
@@ -239,6 +259,9 @@ impl<W: Write> Timeline<W> {
                 self.write_taken(zone, end_ns)?;
             }
         }
+        for way in [ALLOCATED, FREED] {
+            self.end_rate(way)?;
+        }
         let (packets, out) = self.sink.finish()?;
         self.counted.packets = packets;
         Ok((self.counted, out))
@@ -262,7 +285,11 @@ impl<W: Write> Timeline<W> {
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
                 self.counted.allocs += 1;
+                self.arrows += 1;
+                self.live.insert(pfn, self.arrows);
+                self.rate(ALLOCATED, order.pages().0 as i64, event.time_ns)?;
                 let args = Args::of(event)
+                    .flow(Some(Flow::From(self.arrows)))
                     .number("pfn", pfn.0)
                     .number("order", order.0.into())
                     .number("migratetype", migratetype.into())
@@ -297,7 +324,11 @@ impl<W: Write> Timeline<W> {
             }
             Event::Free { pfn, order } => {
                 self.counted.frees += 1;
-                let args = Args::of(event).number("pfn", pfn.0).number("order", order.0.into());
+                let flow = self.live.remove(&pfn).map(Flow::To);
+                self.counted.flows += u64::from(flow.is_some());
+                self.rate(FREED, order.pages().0 as i64, event.time_ns)?;
+                let args = Args::of(event).flow(flow);
+                let args = args.number("pfn", pfn.0).number("order", order.0.into());
                 self.instant(
                     cpu,
                     "pages",
@@ -479,6 +510,28 @@ impl<W: Write> Timeline<W> {
             args = args.text("comm", String::from_utf8_lossy(comm).into_owned());
         }
         self.slice(track, name, begin_ns, end_ns, &args)
+    }
+
+    /// Counts pages that went one way.
+    fn rate(&mut self, way: usize, pages: i64, time_ns: u64) -> io::Result<()> {
+        let (begin_ns, _) = self.rates[way];
+        if time_ns >= begin_ns + RATE_NS {
+            self.end_rate(way)?;
+            // A counter keeps its value until the next: nothing went while nothing is told.
+            if begin_ns > 0 && time_ns >= begin_ns + 2 * RATE_NS {
+                self.value(RATES, RATE_NAMES[way], begin_ns + RATE_NS, 0)?;
+            }
+            self.rates[way] = (time_ns - time_ns % RATE_NS, 0);
+        }
+        self.rates[way].1 += pages;
+        Ok(())
+    }
+
+    fn end_rate(&mut self, way: usize) -> io::Result<()> {
+        match self.rates[way] {
+            (_, 0) => Ok(()),
+            (begin_ns, pages) => self.value(RATES, RATE_NAMES[way], begin_ns, pages),
+        }
     }
 
     /// Counts pages of the zone that a frame is in.

@@ -72,7 +72,11 @@ pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, Descriptio
 /// The same, or the short form as it stands on a command line.
 pub(super) fn read_machine_text(text: &str) -> Result<MachineDescription, DescriptionFailure> {
     match text.trim_start().starts_with("--numa") {
-        true => Ok(MachineDescription::read(&short_form(text))?),
+        true => {
+            let machine = MachineDescription::read(&short_form(text))?;
+            // Two of them have two names.
+            Ok(MachineDescription { source: text.trim().to_owned(), ..machine })
+        }
         false => read_machine(Path::new(text)),
     }
 }

@@ -50,6 +50,11 @@ pub struct RecordArgs {
     #[arg(long)]
     lock: bool,
 
+    /// Record the kernel's call chain of each event, too, for nearpage trace summary --by site: each takes several times the bytes, and
+    /// rings fill sooner
+    #[arg(long, conflicts_with = "redact")]
+    stacks: bool,
+
     /// End the recording, and the command, after this time: 500ms, 10s, 2m, 1h
     #[arg(long, value_name = "T", value_parser = duration)]
     duration: Option<Duration>,
@@ -229,7 +234,11 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     }
     let recorder = Recorder {
         target: target(program.as_ref(), command.as_mut(), arguments.pid),
-        events: EventChoice { slab: arguments.slab, lock: arguments.lock },
+        events: EventChoice {
+            slab: arguments.slab,
+            lock: arguments.lock,
+            stacks: arguments.stacks,
+        },
         duration: arguments.duration,
         limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },
         contents: if arguments.redact { Contents::Redacted } else { Contents::Whole },

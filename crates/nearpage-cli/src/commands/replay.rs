@@ -4,6 +4,7 @@
 mod bound;
 mod changes;
 mod failure;
+mod front;
 mod input;
 mod objects;
 mod page;
@@ -29,6 +30,8 @@ use what_if::WhatIfArgs;
 pub use failure::ReplayFailure;
 
 pub(super) use changes::lines as change_lines;
+pub(super) use front::{plots as front_plots, sentences as front_sentences};
+pub(super) use sweep::{drawn as front_drawn, table as sweep_table};
 pub(super) use what_if::tunables;
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
@@ -234,11 +237,6 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     arguments.print(&report)?;
     written?;
     Ok(())
-}
-
-/// Opens a bundle; - is standard input.
-pub(super) fn open_bundle(path: &Path) -> Result<nearpage_replay::Bundle, ReplayFailure> {
-    Input { bundle: Some(path), trace: None }.open()
 }
 
 impl ReplayArgs {

@@ -1,8 +1,10 @@
 //! `nearpage whatif`: what a machine, a setting or a set of rules would do to a load.
 
 mod load;
+mod sweep;
 mod text;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,39 +12,49 @@ use nearpage::Model;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_lab::load::Load;
 use nearpage_machine::MachineDescription;
-use nearpage_replay::{Replay, Study, StudyAnswer, Tunable, Wish};
-use nearpage_report::{Origin, text_page};
+use nearpage_replay::{
+    Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
+};
+use nearpage_report::{Origin, Scatter, text_page};
+use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
-use super::input::{is_standard, models, page_file, read_machine_text};
+use super::input::{STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
-use super::replay::{ReplayFailure, open_bundle, tunables};
+use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
 ///
-/// INPUT is a recorded load (a bundle of nearpage record) or a load by name, as in nearpage lab. What changes comes first; then the
-/// answer in a sentence, with its range; then a table; then what the model leaves out.
+/// INPUT is a recorded load (a bundle of nearpage record, or a trace with a machine) or a load by name, as in nearpage lab. What changes
+/// comes first; then the answer in a sentence, with its range; then a table; then what the model leaves out.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct WhatIfArgs {
-    /// A bundle (- is standard input), or the name of a load: build, exit, one-way, purge, fill, random, pagecache, faults
+    /// A bundle; a trace (ftrace's trace file, trace-cmd report, perf script, trace.dat or perf.data), which needs --machine; the name of a
+    /// load: build, exit, one-way, purge, fill, random, pagecache, faults; - is standard input
     #[arg(value_name = "INPUT")]
     input: PathBuf,
 
     /// Another machine: numactl's text, hwloc's XML, a copy of /sys, the name of one that comes along (memoryless-8n2m), or the short
-    /// form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3"); - is standard input
+    /// form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3"); - is standard input; may be given several times, as --over
     #[arg(long, value_name = "MACHINE", allow_hyphen_values = true)]
-    machine: Option<String>,
+    machine: Vec<String>,
 
     /// A setting and its new value: pcp.batch_scale_max=0, vm.watermark_scale_factor=200; --change help lists them
     #[arg(long, value_name = "KEY=VALUE|help")]
     change: Vec<String>,
 
-    /// Sets of rules, with commas between them; the default is those of the recorded kernel
+    /// A setting and several values, a list or a range: pcp.batch_scale_max=0..5 or 0,2,5; may be given several times. All combinations
+    /// are run, with --machine, --rules and --change; those that no other beats are told, as text and on the page as a plot
+    #[arg(long, value_name = "KEY=VALUES")]
+    over: Vec<String>,
+
+    /// Sets of rules, with commas between them; the default is those of the recorded kernel. Of a trace that does not tell its kernel, the
+    /// first of several stand for it
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = models())]
     rules: Vec<ModelChoice>,
 
@@ -74,8 +86,9 @@ pub struct WhatIfArgs {
 impl WhatIfArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        let inputs = [Some(&*self.input), self.machine.as_deref().map(Path::new)];
-        Rights::default().reading(inputs.into_iter().flatten()).writing(&self.report).unpacking()
+        let machines = self.machine.iter().map(Path::new);
+        let inputs = machines.chain([&*self.input]);
+        Rights::default().reading(inputs).writing(&self.report).unpacking()
     }
 }
 
@@ -84,11 +97,15 @@ Examples:
   nearpage whatif bundles/q612-n2-mixed.tar.zst --change pcp.batch_scale_max=0
   nearpage whatif BUNDLE --machine big.numactl --change vm.percpu_pagelist_high_fraction=8 --card
   nearpage whatif BUNDLE --rules linux-6.12,linux-6.18,nearpage
+  nearpage whatif perf.data --machine mine.numactl --change pcp.batch_scale_max=0
+  nearpage whatif BUNDLE --machine big.numactl --rules linux-6.12,nearpage --over pcp.batch_scale_max=0..6
   nearpage whatif build --machine big.numactl --rules linux-6.12,rfc-2026-owned,nearpage
 
-JSON of a bundle (--json):
+JSON of a bundle or a trace (--json):
   schema               1
   bundle, kernel       what was recorded; is_nearest_model: whether the rules are those of another kernel
+  alone                null, or of a trace: trace (kernel, events, allocs, frees, ...), machine, cpus, older_frees, repeat;
+                       recorded and fidelity_percent are null then
   recorded, now, then[].totals
                        what the kernel logged; what the model comes to without the change (now_is says where), and with it
   then[]               model, changes (machine, rules, settings[], sizes[], fallback[], cpus, repeat), ratios (holds,
@@ -97,6 +114,8 @@ JSON of a bundle (--json):
   starts               starts that were drawn
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
+JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
+kept_pages_mean, pareto (whether it is on the front); notes[].
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -121,54 +140,88 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
         );
     }
-    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
+    let machines = arguments.machine.iter().map(|given| read_machine_text(given));
+    let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
     let load = arguments.input.to_str().and_then(Load::by_name);
     if load.is_some() && arguments.waits {
         terminal::note("--waits has no effect: waits are the answer about a load by name");
     }
-    match load {
-        Some(load) => load::run(arguments, load, machine.as_ref()),
-        None => of_bundle(arguments, machine),
+    if let Some(load) = load {
+        return match arguments.is_sweep() {
+            true => Err(CommandError::Usage(SWEPT.into())),
+            false => load::run(arguments, load, machines.first()),
+        };
+    }
+    let watched = Interruptible::begin(Bar::percent("read"))?;
+    let input = match is_standard(&arguments.input) {
+        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &watched),
+        false => Input::open(&arguments.input, &watched),
+    };
+    drop(watched);
+    let input = input.map_err(ReplayFailure::from)?;
+    if arguments.is_sweep() {
+        return sweep::run(arguments, input, machines);
+    }
+    let machine = machines.pop();
+    match input {
+        Input::Bundle(bundle) => of_bundle(arguments, *bundle, machine),
+        Input::Trace(trace) => of_trace(arguments, &trace, machine),
     }
 }
 
 fn of_bundle(
     arguments: &WhatIfArgs,
+    bundle: Bundle,
     machine: Option<MachineDescription>,
 ) -> Result<(), CommandError> {
     if machine.is_none() && arguments.change.is_empty() && arguments.rules.is_empty() {
         return Err(CommandError::Usage(NOTHING.into()));
     }
     let page = arguments.page()?;
-    let replay = Replay::of(open_bundle(&arguments.input)?).map_err(ReplayFailure::from)?;
+    let replay = Replay::of(bundle).map_err(ReplayFailure::from)?;
     let kernel = &replay.bundle().recording().kernel;
-    let study = Study {
-        wish: Wish {
-            tunables: arguments.tunables()?,
-            machine,
-            repeat: arguments.repeat,
-            ..Wish::default()
-        },
-        rules: arguments.rules.iter().map(|choice| choice.for_kernel(kernel).model).collect(),
-        starts: arguments.drawn(),
-    };
+    let study = arguments.study(machine, kernel)?;
     let watched = Interruptible::begin(Bar::percent("whatif"))?;
     let answer = replay.study(&study, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
-    let mut sections = text::of_bundle(&answer);
     let waits = match arguments.waits {
         true => {
             let now = ModelChoice::Auto.for_kernel(kernel).model;
-            let rules = if study.rules.is_empty() { vec![now] } else { study.rules };
-            let Wish { machine, tunables, .. } = &study.wish;
-            Some(load::waits(replay.bundle(), machine.as_ref(), now, &rules, tunables)?)
+            let here = load::recorded_machine(replay.bundle())?;
+            let cpus = here.topology.nodes.iter().map(|node| node.cpus.len()).sum();
+            let machine = study.wish.machine.as_ref().unwrap_or(&here);
+            let done = load::processes(|watched, each| replay.bundle().events(watched, each))?;
+            Some(arguments.waits(&done, cpus, machine, now, &study)?)
         }
         false => None,
     };
-    if let Some(waits) = &waits {
-        text::add_waits(&mut sections, waits.section());
-    }
-    arguments.output(page, &sections, &WithWaits { answer: &answer, waits: &waits })
+    arguments.answer(page, &answer, &waits)
+}
+
+fn of_trace(
+    arguments: &WhatIfArgs,
+    trace: &LoneTrace,
+    machine: Option<MachineDescription>,
+) -> Result<(), CommandError> {
+    let Some(machine) = machine else {
+        let input = trace.name().into();
+        return Err(ReplayFailure::from(ReplayError::NoMachine { input }).into());
+    };
+    let page = arguments.page()?;
+    let study = arguments.study(None, trace.facts().kernel.as_deref().unwrap_or(""))?;
+    let watched = Interruptible::begin(Bar::percent("whatif"))?;
+    let answer = trace.study(&machine, &study, &watched).map_err(ReplayFailure::from)?;
+    drop(watched);
+    let waits = match arguments.waits {
+        true => {
+            let done = load::processes(|watched, each| trace.events(watched, each))?;
+            let cpus = trace.facts().cpus as usize;
+            let now = Model::named(answer.model).expect("a model by its own name");
+            Some(arguments.waits(&done, cpus, &machine, now, &study)?)
+        }
+        false => None,
+    };
+    arguments.answer(page, &answer, &waits)
 }
 
 /// The answer, and waits beside it.
@@ -182,17 +235,26 @@ struct WithWaits<'a> {
 /// Starts that are drawn unless said.
 const STARTS: u32 = 8;
 
+const SWEPT: &str = "--over and several machines belong to recorded loads: a load by name takes --rules A,B,... and --change KEY=VALUE; \
+     nearpage lab sweep takes scenarios";
+
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
 
 impl WhatIfArgs {
     fn check(&self) -> Result<(), CommandError> {
         let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
-        if self.repeat > 1 && self.machine.is_none() {
+        if self.repeat > 1 && self.machine.is_empty() {
             return usage("--repeat needs a machine: --machine MACHINE");
         }
-        if is_standard(&self.input) && self.machine.as_deref() == Some("-") {
+        let standard = self.machine.iter().filter(|given| *given == STANDARD).count();
+        if standard + usize::from(is_standard(&self.input)) > 1 {
             return usage("standard input (-) can be read once: as INPUT or as --machine");
+        }
+        if self.is_sweep() && (self.repeat > 1 || self.waits || self.starts.is_some()) {
+            return usage(
+                "--repeat, --waits and --starts go with one answer, without --over and with one --machine at most",
+            );
         }
         if (self.json || self.card) && self.report.as_deref().is_some_and(is_standard) {
             return usage(
@@ -202,9 +264,58 @@ impl WhatIfArgs {
         Ok(())
     }
 
+    /// What is asked about a recorded load whose kernel is known, or about one of an unknown kernel: "".
+    fn study(
+        &self,
+        machine: Option<MachineDescription>,
+        kernel: &str,
+    ) -> Result<Study, CommandError> {
+        Ok(Study {
+            wish: Wish {
+                tunables: self.tunables()?,
+                machine,
+                repeat: self.repeat,
+                ..Wish::default()
+            },
+            rules: self.rules.iter().map(|choice| choice.for_kernel(kernel).model).collect(),
+            starts: self.drawn(),
+        })
+    }
+
+    fn waits(
+        &self,
+        done: &Processed,
+        cpus: usize,
+        machine: &MachineDescription,
+        now: Model,
+        study: &Study,
+    ) -> Result<load::Waits, CommandError> {
+        let rules = if study.rules.is_empty() { vec![now] } else { study.rules.clone() };
+        load::waits(done, cpus, machine, now, &rules, &study.wish.tunables)
+    }
+
+    /// The answer about a recorded load, with waits beside it.
+    fn answer(
+        &self,
+        page: Option<nearpage_report::file::PageFile>,
+        answer: &StudyAnswer,
+        waits: &Option<load::Waits>,
+    ) -> Result<(), CommandError> {
+        let mut sections = text::of_study(answer);
+        if let Some(waits) = waits {
+            text::add_waits(&mut sections, waits.section());
+        }
+        self.output(page, &sections, &[], &WithWaits { answer, waits })
+    }
+
+    /// Whether more is asked than one machine with one value of each setting.
+    fn is_sweep(&self) -> bool {
+        !self.over.is_empty() || self.machine.len() > 1
+    }
+
     /// Starts that are drawn.
     fn drawn(&self) -> u32 {
-        if self.machine.is_some() { 0 } else { self.starts.unwrap_or(STARTS) }
+        if !self.machine.is_empty() || self.is_sweep() { 0 } else { self.starts.unwrap_or(STARTS) }
     }
 
     fn tunables(&self) -> Result<Vec<Tunable>, CommandError> {
@@ -228,9 +339,8 @@ impl WhatIfArgs {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
-        let machine = self.machine.as_deref().map(Path::new);
-        let inputs = [Some(self.input.as_path()), machine].into_iter().flatten();
-        Ok(Some(page_file(path, inputs)?))
+        let machines = self.machine.iter().map(Path::new);
+        Ok(Some(page_file(path, machines.chain([self.input.as_path()]))?))
     }
 
     /// The answer where it was asked for.
@@ -238,12 +348,13 @@ impl WhatIfArgs {
         &self,
         page: Option<nearpage_report::file::PageFile>,
         sections: &[text::Section],
+        plots: &[Scatter],
         document: &impl serde::Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
             let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
             let sections = sections.iter().map(|of| (of.title, of.lines.join("\n")));
-            text_page("What if", &origin, &sections.collect::<Vec<_>>(), &[])
+            text_page("What if", &origin, &sections.collect::<Vec<_>>(), plots)
         };
         let written = page.map(|page| page.write(&render())).transpose();
         if self.report.as_deref().is_some_and(is_standard) {

@@ -257,6 +257,28 @@ fn this_machine_is_recorded_and_replayed() {
     }
 }
 
+#[test]
+fn call_chains_are_recorded() {
+    if !can_trace("call_chains_are_recorded") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chains.tar.zst").display().to_string();
+    let recorded =
+        nearpage(&["record", "--stacks", "-o", &path, "--", "ls", "/"]).output().unwrap();
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let summary = ["trace", "summary", &path, "--by", "site", "--blame", "--json"];
+    let (code, printed, message) = output(&mut nearpage(&summary));
+    assert_eq!(code, Some(0), "{message}");
+    let summary = json(&printed);
+    let (with, all) = (summary["with_stack"].as_u64().unwrap(), &summary["requests"]["allocs"]);
+    // Some events come where no chain can be had.
+    assert!(10 * with > 9 * all.as_u64().unwrap(), "{with} of {all}");
+    let groups = summary["groups"].as_array().unwrap();
+    let holds = |group: &Value| group["holds"].as_u64().unwrap_or(0);
+    assert!(groups.len() > 3 && groups.iter().map(holds).sum::<u64>() > 0, "{printed}");
+}
+
 /// A redacted bundle names nobody, and is replayed like another.
 #[test]
 fn a_redacted_bundle_names_nobody() {

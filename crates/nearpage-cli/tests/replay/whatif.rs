@@ -174,3 +174,167 @@ fn waits_of_the_recorded_load_stand_beside() {
     assert_eq!((then.len(), &then[1]["rules"]), (2, &"nearpage".into()));
     assert!(percent(&then[1]) < percent(&then[0]), "{many}");
 }
+
+/// The text of a trace: so many blocks of each CPU, allocated and freed one after the other, one free of an older block, and a heading.
+fn trace(cpus: &[u32], blocks: u64, heading: &str) -> String {
+    let mut text = heading.to_owned();
+    let mut line = |cpu: u32, at: u64, what: String| {
+        text += &format!("  cc-{} [{cpu:03}] ..... {}.{:06}: {what}\n", 70 + cpu, 5, at);
+    };
+    line(cpus[0], 0, "mm_page_free: page=1 pfn=0x99999 order=0".into());
+    for at in 0..blocks {
+        for (nth, &cpu) in cpus.iter().enumerate() {
+            let pfn = 0x1000 + 0x10000 * nth as u64 + at;
+            let what = format!(
+                "mm_page_alloc: page=1 pfn={pfn:#x} order=0 migratetype=1 gfp_flags=GFP_HIGHUSER_MOVABLE"
+            );
+            line(cpu, 1 + at, what);
+        }
+    }
+    for at in 0..blocks {
+        for (nth, &cpu) in cpus.iter().enumerate() {
+            let pfn = 0x1000 + 0x10000 * nth as u64 + at;
+            line(cpu, 1 + blocks + at, format!("mm_page_free: page=1 pfn={pfn:#x} order=0"));
+        }
+    }
+    text
+}
+
+const OF_6_6: &str = "# os release : 6.6.9-test\n";
+
+fn asked_of(text: &str, arguments: &[&str]) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, text).unwrap();
+    let asked = [&["whatif", path.to_str().unwrap()], arguments].concat();
+    let json = stdout(&[&asked[..], &["--json"]].concat());
+    (stdout(&asked), serde_json::from_str(&json).unwrap())
+}
+
+#[test]
+fn a_trace_is_played_on_a_machine_and_what_is_unknown_is_told() {
+    let machine = ["--machine", "--numa 2G,cpus=0-1", "--change", "pcp.batch_scale_max=0"];
+    let (text, document) = asked_of(&trace(&[0, 1], 3000, ""), &machine);
+    let parts = ["What changes", "Answer", "Now, then", "What the model leaves out"];
+    assert!(positions(&text, &parts).is_sorted(), "{text}");
+    for told in [
+        "kernel unknown",
+        "12001 events",
+        "6000 blocks allocated, 6001 freed, on 2 CPUs",
+        "CPUs: 0->0 1->1",
+        "pcp.batch_scale_max: 5 -> 0",
+        "unknown: what was allocated",
+        "Of 6001 frees, 1 are of blocks that the trace does not allocate",
+        "unknown: sysctls",
+        "unknown: the kernel; the rules of linux-6.12 stand for it",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert!(document["recorded"].is_null() && document["fidelity_percent"].is_null());
+    assert_eq!(document["alone"]["trace"]["allocs"], 6000);
+    assert_eq!(document["alone"]["older_frees"], 1);
+    assert_eq!(document["then"][0]["changes"]["machine"], Value::Null);
+    let holds = |of: &Value| of["lock_acquisitions"].as_u64().unwrap();
+    assert!(holds(&document["then"][0]["totals"]) > holds(&document["now"]), "{text}");
+}
+
+#[test]
+fn a_trace_that_tells_its_kernel_has_its_rules_and_others_are_compared_with_them() {
+    let machine = "--numa 2G,cpus=0-3 --numa 2G,cpus=4-7";
+    let of = |heading: &str, rules: &[&str]| {
+        let arguments = [&["--machine", machine][..], rules].concat();
+        asked_of(&trace(&[0, 9], 500, heading), &arguments)
+    };
+    let names = |document: &Value| -> Vec<String> {
+        let then = document["then"].as_array().unwrap().iter();
+        let name = |of: &Value| of["model"].as_str().unwrap().to_owned();
+        then.map(name).collect()
+    };
+    let (text, document) = of(OF_6_6, &["--rules", "linux-6.12,nearpage"]);
+    assert_eq!(
+        (&document["kernel"], &document["model"]),
+        (&"6.6.9-test".into(), &"linux-6.6".into())
+    );
+    assert_eq!(names(&document), ["linux-6.12", "nearpage"]);
+    // CPU 9 is none of the machine's.
+    assert!(text.contains("CPUs: 0->0 9->4") && text.contains("which has other CPUs"), "{text}");
+    let (text, document) = of("", &["--rules", "linux-6.1,nearpage"]);
+    assert_eq!(
+        (&document["model"], names(&document)),
+        (&"linux-6.1".into(), vec!["nearpage".to_owned()])
+    );
+    assert!(text.contains("the rules of linux-6.1 stand for it"), "{text}");
+    // Nothing need be changed.
+    let (text, document) = of(OF_6_6, &[]);
+    let holds = document["now"]["lock_acquisitions"].as_u64().unwrap();
+    assert!(text.contains(&format!("{holds} holds of zone locks, ")) && holds > 0, "{text}");
+}
+
+#[test]
+fn traces_that_cannot_be_played_say_what_they_lack() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    let path = path.to_str().unwrap();
+    let machine = ["--machine", "--numa 1G,cpus=0"];
+    let others = "  cc-7 [000] ..... 1.000001: sched_switch: a=b\n".repeat(3);
+    for (text, arguments, expected) in [
+        (trace(&[0], 2, ""), &[][..], "expected --machine MACHINE"),
+        (others, &machine, "none of its 3 events is of the page allocator (3 of sched_switch)"),
+        ("no trace\n".into(), &machine, "ends without an event"),
+    ] {
+        std::fs::write(path, text).unwrap();
+        let output = super::nearpage(&[&["whatif", path], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    let output =
+        super::nearpage(&["whatif", folder.path().to_str().unwrap(), "--change", "pcp.batch=1"]);
+    assert_eq!(output.status.code(), Some(2));
+    std::fs::write(folder.path().join("metadata"), "/* CTF 1.8 */").unwrap();
+    let output = super::nearpage(&["whatif", folder.path().to_str().unwrap()]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("babeltrace2"), "{message}");
+}
+
+#[test]
+fn a_sweep_shows_its_front() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let over = ["--over", "pcp.batch_scale_max=0,5"];
+    let rules = ["--rules", "linux-6.12,nearpage", "--change", "pcp.free_high=on"];
+    let asked = [&["whatif", bundle][..], &over, &rules].concat();
+    let text = stdout(&asked);
+    let parts =
+        ["What is swept", "Answer", "Combinations", "The front", "What the model leaves out"];
+    assert!(positions(&text, &parts).is_sorted(), "{text}");
+    assert!(
+        text.contains("combinations are on the front; ") && text.contains("holds of zone locks")
+    );
+    let card = stdout(&[&asked[..], &["--card"]].concat());
+    assert!(card.lines().count() <= 25, "{card}");
+    let document: Value =
+        serde_json::from_str(&stdout(&[&asked[..], &["--json"]].concat())).unwrap();
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    assert!(points.iter().all(|point| point["settings"][1] == "pcp.free_high=on"));
+    // It is the engine of the other spelling.
+    let sweep = ["replay", "sweep", bundle, "--json", "--over", "pcp.batch_scale_max=0,5"];
+    let model = ["--model", "linux-6.12", "--model", "nearpage", "--over", "pcp.free_high=on"];
+    let other: Value = serde_json::from_str(&stdout(&[&sweep[..], &model].concat())).unwrap();
+    assert_eq!(other["points"], document["points"]);
+    // And single answers have the same figures.
+    let one = ["whatif", bundle, "--change", "pcp.batch_scale_max=0", "--starts", "0", "--json"];
+    let one: Value = serde_json::from_str(&stdout(&one)).unwrap();
+    assert_eq!(one["then"][0]["totals"]["lock_acquisitions"], points[0]["lock_acquisitions"]);
+}
+
+#[test]
+fn machines_of_a_sweep_may_be_of_a_trace() {
+    let machines = ["--numa 1G,cpus=0-1", "--numa 1G,cpus=0 --numa 1G,cpus=1"];
+    let arguments =
+        ["--machine", machines[0], "--machine", machines[1], "--over", "pcp.batch=31,63"];
+    let (text, document) = asked_of(&trace(&[0, 1], 300, ""), &arguments);
+    assert_eq!(document["points"].as_array().unwrap().len(), 4);
+    assert_eq!(text.matches("combinations are on the front").count(), 2, "{text}");
+}

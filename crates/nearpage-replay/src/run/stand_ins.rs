@@ -46,8 +46,10 @@ pub(crate) enum Found {
     Piece,
     /// It was allocated before the window, or without an event.
     Unknown,
-    /// The same, and the kernel's state has it as free at the start: it was taken without an event.
+    /// The same, and the kernel's state has it as free at the start: a page of a bulk allocation stands for it.
     Untold,
+    /// The same, or nothing is known of the start: one was taken that was free until now.
+    Taken,
     /// It is of no zone.
     Nowhere,
 }
@@ -142,6 +144,11 @@ impl StandIns {
         }
         match origin.zone {
             Some(zone) if self.held.zones[zone].is_known() => self.known(core, zone, pfn, order),
+            Some(zone) if self.held.zones[zone].is_all_free => {
+                let zone = core.zones()[zone].index();
+                let taken = core.take_from_zone(zone, order, origin.migratetype);
+                (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
+            }
             Some(zone) => (Found::Unknown, self.unknown(core, zone, order, origin.migratetype)),
             None => (Found::Nowhere, None),
         }
@@ -172,11 +179,12 @@ impl StandIns {
             return (Found::Unknown, Some(CoreBlock { pfn, order }));
         }
         let bulk = if order == Order(0) { self.untold[zone].pop_front() } else { None };
-        let taken = bulk.map(|(page, _)| page).or_else(|| {
-            let zone = core.zones()[zone];
-            core.take_from_zone(zone.index(), order, zone.pageblock_type(pfn))
-        });
-        (Found::Untold, taken.map(|pfn| CoreBlock { pfn, order }))
+        if let Some((pfn, _)) = bulk {
+            return (Found::Untold, Some(CoreBlock { pfn, order }));
+        }
+        let zone = core.zones()[zone];
+        let taken = core.take_from_zone(zone.index(), order, zone.pageblock_type(pfn));
+        (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
     }
 
     /// A block that was allocated before the window.

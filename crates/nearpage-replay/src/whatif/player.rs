@@ -62,16 +62,20 @@ impl<'a, 'm> Player<'a, 'm> {
         }
     }
 
+    /// Lets time pass until an event, and says who acts then; `None` for a CPU that the recorded machine does not have.
+    pub(crate) fn pass_time(&mut self, event: &TraceEvent<'_>, copy: u32) -> Option<Actor> {
+        self.recorded_cpus.binary_search(&event.cpu).ok()?;
+        let cpu = self.cpu(event.cpu, event.pid, copy);
+        let now_ns = event.time_ns.saturating_add(self.shift_ns);
+        self.run.note_time(event, cpu, now_ns);
+        Some(Actor { cpu, pid: event.pid, now_ns })
+    }
+
     /// Plays an event, in one of the copies of the trace. Those on CPUs that the recorded machine does not have are left out,
     /// as in the comparison with the kernel.
     pub(crate) fn note(&mut self, event: &TraceEvent<'_>, copy: u32) {
-        if self.recorded_cpus.binary_search(&event.cpu).is_err() {
-            return;
-        }
-        let cpu = self.cpu(event.cpu, event.pid, copy);
-        let now_ns = event.time_ns.saturating_add(self.shift_ns);
-        let actor = Actor { cpu, pid: event.pid, now_ns };
-        self.run.note_time(event, cpu, now_ns);
+        let Some(actor) = self.pass_time(event, copy) else { return };
+        let cpu = actor.cpu;
         let of_copy = |pfn: Pfn| Pfn(pfn.0 + u64::from(copy) * COPY_FRAMES);
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
@@ -80,7 +84,11 @@ impl<'a, 'm> Player<'a, 'm> {
             }
             Event::Free { pfn, order } => {
                 let migratetype = self.survey.type_of(pfn);
-                let zone = self.start.map.zone_of(pfn).filter(|_| !self.is_elsewhere);
+                // Nothing tells where older blocks of a trace without captures are: they are near who frees them.
+                let zone = match self.recorded.zones.is_empty() {
+                    true => self.run.home(cpu),
+                    false => self.start.map.zone_of(pfn).filter(|_| !self.is_elsewhere),
+                };
                 self.run.free(actor, of_copy(pfn), order, Origin { zone, migratetype });
             }
             Event::Bulk { gfp, node, .. } => {

@@ -5,6 +5,7 @@ use std::io;
 
 use super::format::Format;
 use super::source::{Addresses, Cursor, Order, damaged};
+use super::symbols::Symbols;
 
 /// Formats of a file: a kernel has some thousands.
 const FORMATS_MAX: u64 = 1 << 16;
@@ -16,11 +17,14 @@ pub(super) struct Formats {
     pub long_bytes: u64,
     /// Where the kernel has what records tell of.
     pub addresses: Addresses,
+    /// Names of the kernel's functions, for call chains.
+    pub symbols: Symbols,
 }
 
 impl Formats {
     pub fn new(order: Order, long_bytes: u64) -> Formats {
-        Formats { by_id: HashMap::new(), order, long_bytes, addresses: Addresses::default() }
+        let (addresses, symbols) = (Addresses::default(), Symbols::default());
+        Formats { by_id: HashMap::new(), order, long_bytes, addresses, symbols }
     }
 
     /// The format of a record, by its first two bytes.

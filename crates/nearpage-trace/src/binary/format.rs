@@ -4,10 +4,14 @@ use std::io::Write;
 
 use super::UPKEEP;
 use super::flags::Flags;
-use super::source::{Addresses, Order};
+use super::source::{Addresses, DESCRIPTOR_BYTES, Order};
+use super::symbols::Symbols;
 
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
+
+/// Functions of a call chain.
+const CALLS_MAX: usize = 1024;
 
 /// An event's format.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,6 +99,32 @@ impl Format {
         self.write_fields(record, order, addresses, out).is_some()
     }
 
+    /// Writes a call chain, a line a function as ftrace does, if the record is one. Functions without a name are left out.
+    pub fn write_chain(
+        &self,
+        record: &[u8],
+        order: Order,
+        long_bytes: u64,
+        symbols: &Symbols,
+        out: &mut Vec<u8>,
+    ) {
+        if self.name != "kernel_stack" {
+            return;
+        }
+        let Some(begin) = self.field("caller").map(|field| field.offset) else { return };
+        let calls = self.value("size", record, order).unwrap_or(0);
+        let calls = usize::try_from(calls).unwrap_or(0).min(CALLS_MAX);
+        let addresses = record.get(begin..).unwrap_or_default();
+        for address in addresses.chunks_exact(long_bytes as usize).take(calls) {
+            let name = order.number(address).and_then(|at| symbols.name(at));
+            if let Some(name) = name {
+                out.extend_from_slice(b" => ");
+                out.extend_from_slice(name);
+                out.push(b'\n');
+            }
+        }
+    }
+
     fn write_fields(
         &self,
         record: &[u8],
@@ -102,52 +132,41 @@ impl Format {
         addresses: Addresses,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let page_of = |pfn: u64| addresses.descriptor(pfn);
         let number = |name| self.value(name, record, order);
+        // The descriptor and the frame. Kernels to 3.19 have no frame.
+        let block = || match number("pfn") {
+            Some(u64::MAX) => Some((0, 0)),
+            Some(pfn) => Some((addresses.descriptor(pfn), pfn)),
+            None => number("page").map(|page| (page, frame_of(page))),
+        };
         match self.name.as_str() {
             "mm_page_alloc" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
-                match pfn {
-                    u64::MAX => out.extend_from_slice(b" page=(nil) pfn=0x0"),
-                    pfn => put(out, format_args!(" page={:#x} pfn={pfn:#x}", page_of(pfn))),
-                }
-                put(
-                    out,
-                    format_args!(
-                        " order={order_of} migratetype={} gfp_flags=",
-                        number("migratetype")?
-                    ),
-                );
+                let ((page, pfn), order_of) = (block()?, number("order")?);
+                let migratetype = number("migratetype")?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" migratetype={migratetype} gfp_flags="));
                 self.flags.write(number("gfp_flags")?, out);
             }
-            "mm_page_free" | "mm_page_pcpu_drain" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
+            // The second name is that of kernels up to 3.2, as is that of batches.
+            "mm_page_free" | "mm_page_free_direct" | "mm_page_pcpu_drain" => {
+                let ((page, pfn), order_of) = (block()?, number("order")?);
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
             }
-            "mm_page_free_batched" => {
-                let pfn = number("pfn")?;
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order=0", page_of(pfn)));
+            "mm_page_free_batched" | "mm_pagevec_free" => {
+                let (page, pfn) = block()?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order=0"));
             }
             "mm_page_alloc_zone_locked" => {
-                let (pfn, order_of) = (number("pfn")?, number("order")?);
+                let ((page, pfn), order_of) = (block()?, number("order")?);
                 // Before 6.1 the kernel computes it where it prints: pagesets had single pages.
                 let refill = number("percpu_refill").unwrap_or(u64::from(order_of == 0));
-                put(out, format_args!(" page={:#x} pfn={pfn:#x} order={order_of}", page_of(pfn)));
-                put(
-                    out,
-                    format_args!(" migratetype={} percpu_refill={refill}", number("migratetype")?),
-                );
+                let migratetype = number("migratetype")?;
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} order={order_of}"));
+                put(out, format_args!(" migratetype={migratetype} percpu_refill={refill}"));
             }
             "mm_page_alloc_extfrag" => {
-                let pfn = number("pfn")?;
-                put(
-                    out,
-                    format_args!(
-                        " page={:#x} pfn={pfn:#x} alloc_order={}",
-                        page_of(pfn),
-                        number("alloc_order")?
-                    ),
-                );
+                let ((page, pfn), order_of) = (block()?, number("alloc_order")?);
+                put(out, format_args!(" page={page:#x} pfn={pfn:#x} alloc_order={order_of}"));
             }
             "kmem_cache_alloc" | "kmem_cache_alloc_node" | "kmalloc" | "kmalloc_node" => {
                 put(out, format_args!(" ptr={:#x}", number("ptr")?));
@@ -183,6 +202,13 @@ impl Format {
         }
         Some(())
     }
+}
+
+/// The frame of a descriptor where x86-64 had them before their place was random. Elsewhere it is a number for the block, and no more.
+fn frame_of(page: u64) -> u64 {
+    const FIRST: u64 = 0xffff_ea00_0000_0000;
+    const FRAMES: u64 = 1 << 40;
+    page.checked_sub(FIRST).unwrap_or(page) / DESCRIPTOR_BYTES % FRAMES
 }
 
 /// `p0` to `p15`.
@@ -224,5 +250,64 @@ impl LineHead<'_> {
         out.extend(comm.map(|byte| if (b' '..0x7f).contains(byte) { *byte } else { b'?' }));
         let (seconds, rest) = (self.time_ns / 1_000_000_000, self.time_ns % 1_000_000_000);
         put(out, format_args!("-{} [{:03}] ..... {seconds}.{rest:09}: ", self.pid, self.cpu));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Linux 6.18 describes and writes them: as many addresses as the size says.
+    #[test]
+    fn call_chains_are_lines_of_ftrace() {
+        let format = Format::parse(
+            "name: kernel_stack\nID: 4\nformat:\n\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
+        );
+        let format = format.unwrap();
+        let symbols = Symbols::read(b"1000 T get_page\n2000 t allocate_slab\n".to_vec());
+        let chain = |size: u32, calls: &[u64]| {
+            let mut record = vec![0; 8];
+            record.extend(size.to_le_bytes());
+            record.extend([0; 4]);
+            record.extend(calls.iter().flat_map(|call| call.to_le_bytes()));
+            let mut out = Vec::new();
+            format.write_chain(&record, Order::Little, 8, &symbols, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let calls = [0x1010, 0x5, 0x2004, 0x2008];
+        assert_eq!(chain(3, &calls), " => get_page\n => allocate_slab\n");
+        assert_eq!(chain(u32::MAX, &calls), chain(4, &calls), "no more than there are");
+        assert_eq!(chain(4, &[]), "");
+    }
+
+    /// Kernels to 3.19 keep the descriptor in place of the frame, and those to 3.2 have other names for frees.
+    #[test]
+    fn old_kernels_have_descriptors_in_place_of_frames() {
+        let text = |name: &str, page: u64| {
+            let format = format!(
+                "name: {name}\nID: 7\nformat:\n\
+                 \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+                 \tfield:struct page * page;\toffset:8;\tsize:8;\tsigned:0;\n\
+                 \tfield:unsigned int order;\toffset:16;\tsize:4;\tsigned:0;\n\
+                 \tfield:gfp_t gfp_flags;\toffset:20;\tsize:4;\tsigned:0;\n\
+                 \tfield:int migratetype;\toffset:24;\tsize:4;\tsigned:1;\n\n\
+                 print fmt: \"page=%p\", REC->page\n"
+            );
+            let mut record = vec![7, 0, 0, 0, 0, 0, 0, 0];
+            record.extend(page.to_le_bytes());
+            record.extend([3_u32, 0xcc0, 1].iter().flat_map(|number| number.to_le_bytes()));
+            let mut out = Vec::new();
+            let format = Format::parse(&format).unwrap();
+            assert!(format.write(&record, Order::Little, Addresses::default(), &mut out));
+            String::from_utf8(out).unwrap()
+        };
+        let page = 0xffff_ea00_0000_0000 + 0x1234 * DESCRIPTOR_BYTES;
+        let block = format!(" page={page:#x} pfn=0x1234 order=");
+        assert_eq!(text("mm_page_free_direct", page), format!("mm_page_free_direct:{block}3"));
+        assert_eq!(text("mm_pagevec_free", page), format!("mm_pagevec_free:{block}0"));
+        let allocated = text("mm_page_alloc", page);
+        assert_eq!(allocated, format!("mm_page_alloc:{block}3 migratetype=1 gfp_flags=0xcc0"));
+        assert!(text("mm_page_alloc", 0).contains(" pfn=0x0 "), "it failed");
     }
 }

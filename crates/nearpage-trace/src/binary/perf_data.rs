@@ -45,6 +45,8 @@ pub(super) struct PerfData {
     latest: (u64, u64),
     /// Records until this time are given out.
     until: u64,
+    /// The release of the kernel.
+    kernel: Option<String>,
 }
 
 /// Which fields a sample has: bits of `sample_type`.
@@ -115,6 +117,7 @@ impl PerfData {
             return Err(damaged(48, found));
         }
         let formats = tracing_data(&source, end, &features, order)?;
+        let kernel = release(&source, end, &features, order);
         let (at, window) = (data.0, (data.0, Vec::new()));
         let (tasks, waiting) = (Tasks::default(), BinaryHeap::new());
         let (latest, until) = ((0, 0), 0);
@@ -130,6 +133,7 @@ impl PerfData {
             waiting,
             latest,
             until,
+            kernel,
         })
     }
 
@@ -244,6 +248,10 @@ impl PerfData {
 }
 
 impl Lines for PerfData {
+    fn kernel(&self) -> Option<&str> {
+        self.kernel.as_deref()
+    }
+
     fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         while out.is_empty() || self.is_ready() {
             if !self.is_ready() && !self.fill()? {
@@ -261,6 +269,30 @@ impl Lines for PerfData {
     }
 }
 
+/// What perf keeps behind the records, by the bits of its head. Sections lie in the order of the bits.
+const TRACING_DATA: u32 = 1;
+const RELEASE: u32 = 4;
+
+/// Where the section of a feature is described; `None` if the file has none.
+fn feature(table: u64, features: &[u64], bit: u32) -> Option<u64> {
+    let bits = features.first().filter(|bits| *bits >> bit & 1 == 1)?;
+    let before = bits & ((1 << bit) - 1);
+    Some(table + 16 * u64::from(before.count_ones()))
+}
+
+/// The release of the kernel: a length, and a text with a zero behind it. A file can be read without.
+fn release(source: &Source, table: u64, features: &[u64], order: Order) -> Option<String> {
+    const BYTES_MAX: u64 = 4096;
+    let at = feature(table, features, RELEASE)?;
+    let place = source.part(at, 16).ok()?;
+    let mut cursor = Cursor::new(&place, at, order);
+    let (offset, bytes) = (cursor.number(8).ok()?, cursor.number(8).ok()?);
+    let content = source.part(offset, bytes.min(BYTES_MAX)).ok()?;
+    let text = content.get(4..)?.split(|byte| *byte == 0).next()?;
+    let text = String::from_utf8_lossy(text).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
 /// The formats of events, as perf copied them from tracefs.
 fn tracing_data(
     source: &Source,
@@ -268,13 +300,11 @@ fn tracing_data(
     features: &[u64],
     order: Order,
 ) -> io::Result<Formats> {
-    const TRACING_DATA: u32 = 1;
-    if features.first().is_none_or(|bits| bits >> TRACING_DATA & 1 == 0) {
-        let found = "no formats of tracepoints; record events such as `-e kmem:mm_page_alloc`";
-        return Err(damaged(table, found));
-    }
-    // Sections lie in the order of the bits: bit 0 is no feature of a file.
-    let before = features[0] & 1;
+    let at = feature(table, features, TRACING_DATA).ok_or_else(|| {
+        let found = "no event of the page allocator, and no formats of tracepoints; record with `perf record -a -e \
+                     kmem:mm_page_alloc -e kmem:mm_page_free`";
+        damaged(table, found)
+    })?;
     let cut = |_| {
         damaged(
             source.bytes(),
@@ -282,8 +312,8 @@ fn tracing_data(
              record can be read",
         )
     };
-    let place = source.part(table + 16 * before, 16).map_err(cut)?;
-    let mut cursor = Cursor::new(&place, table, order);
+    let place = source.part(at, 16).map_err(cut)?;
+    let mut cursor = Cursor::new(&place, at, order);
     let (offset, bytes) = (cursor.number(8)?, cursor.number(8)?);
     let data = source.part(offset, bytes).map_err(cut)?;
     let start = data.get(MAGIC_BYTES..).filter(|_| data.starts_with(TRACE_DAT));

@@ -67,6 +67,18 @@ fn files_of_trace_cmd_and_perf_are_read_as_their_tools_print_them() {
     check("perf.data.zst", "perf.txt.zst", 280);
 }
 
+#[test]
+fn binary_files_tell_their_kernel() {
+    let kernel = |name| told(&file(name)).unwrap().1.kernel.unwrap_or_default();
+    for (name, expected) in
+        [("trace-v6.dat", "6.12."), ("trace-v7.dat", "6.12."), ("perf.data.zst", "6.18.")]
+    {
+        assert!(kernel(name).starts_with(expected), "{name}: {}", kernel(name));
+    }
+    let ctf = told(&[0xc1, 0x1f, 0xfc, 0xc1, 0, 0, 0, 0]).unwrap_err().to_string();
+    assert!(ctf.contains("babeltrace2"), "{ctf}");
+}
+
 /// Every byte of the descriptions, and many of the records, are changed; and files end everywhere.
 #[test]
 fn damage_is_told_and_never_panics() {

@@ -7,11 +7,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read};
 
+use super::super::head;
 use super::Lines;
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
 use super::source::{Cursor, Order, Source, damaged};
+use super::symbols::Symbols;
 use super::{MAGIC_BYTES, TRACE_DAT};
 
 /// CPUs of a file.
@@ -37,6 +39,8 @@ pub(super) struct TraceDat {
     /// What sections may still have, and CPUs: a short file may name the same place over and over.
     sections_left: u64,
     cpus_left: u64,
+    /// The release of the kernel.
+    kernel: Option<String>,
 }
 
 /// The pages of a CPU, and the one that is read.
@@ -88,6 +92,7 @@ impl TraceDat {
             is_begun: false,
             sections_left: SECTIONS_BYTES_MAX,
             cpus_left,
+            kernel: None,
         };
         match version {
             6 => file.read_6(at, page)?,
@@ -102,11 +107,19 @@ impl TraceDat {
 
     /// What was taken from the rings of a running kernel.
     pub fn taken(rings: super::Rings) -> TraceDat {
-        let super::Rings { file, page_bytes, cpus, formats: texts, tasks: names, addresses } =
-            rings;
+        let super::Rings {
+            file,
+            page_bytes,
+            cpus,
+            formats: texts,
+            tasks: names,
+            addresses,
+            symbols,
+        } = rings;
         let native = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
         let mut formats = Formats::new(native, size_of::<usize>() as u64);
         formats.addresses = addresses;
+        formats.symbols = Symbols::read(symbols);
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
@@ -131,6 +144,7 @@ impl TraceDat {
             is_begun: false,
             sections_left: 0,
             cpus_left: 0,
+            kernel: None,
         }
     }
 
@@ -145,11 +159,11 @@ impl TraceDat {
         skip_headers(&mut cursor)?;
         self.formats.read_ftrace(&mut cursor)?;
         self.formats.read_events(&mut cursor)?;
-        // Symbols, and the texts of trace_printk.
-        for _ in 0..2 {
-            let bytes = cursor.number(4)?;
-            cursor.take(bytes)?;
-        }
+        let bytes = cursor.number(4)?;
+        self.formats.symbols = Symbols::read(cursor.take(bytes)?.to_vec());
+        // The texts of trace_printk.
+        let bytes = cursor.number(4)?;
+        cursor.take(bytes)?;
         let bytes = cursor.number(8)?;
         self.tasks.read(cursor.take(bytes)?);
         let cpus = cursor.number(4)?;
@@ -162,7 +176,7 @@ impl TraceDat {
                     break;
                 }
                 let bytes = cursor.number(4)? + bytes;
-                check_clock(id, cursor.take(bytes)?, cursor.offset())?;
+                self.note_option(id, cursor.take(bytes)?, cursor.offset())?;
             }
             kind = cursor.take(10)?.to_vec();
         }
@@ -249,22 +263,39 @@ impl TraceDat {
             match id {
                 0 => return if option.is_at_end() { Ok(0) } else { option.number(8) },
                 3 => self.read_buffer(&mut option, packing)?,
-                17 | 18 | 21 => {
+                17 | 18 | 19 | 21 => {
                     let (content, begin) = self.section(option.number(8)?, packing)?;
                     let mut part = Cursor::new(&content, begin, self.order());
                     match id {
                         17 => self.formats.read_ftrace(&mut part)?,
                         18 => self.formats.read_events(&mut part)?,
+                        19 => {
+                            let bytes = part.number(4)?;
+                            self.formats.symbols = Symbols::read(part.take(bytes)?.to_vec());
+                        }
                         _ => {
                             let bytes = part.number(8)?;
                             self.tasks.read(part.take(bytes)?);
                         }
                     }
                 }
-                id => check_clock(id, option.take(bytes)?, at)?,
+                id => self.note_option(id, option.take(bytes)?, at)?,
             }
         }
         Ok(0)
+    }
+
+    fn note_option(&mut self, id: u64, content: &[u8], offset: u64) -> io::Result<()> {
+        match id {
+            CLOCKS => check_clock(content, offset)?,
+            // The system, the machine's name, the release, the kind of machine.
+            SYSTEM => {
+                let text = String::from_utf8_lossy(content);
+                self.kernel = text.split_whitespace().nth(2).map(ToOwned::to_owned);
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn read_buffer(&mut self, option: &mut Cursor<'_>, packing: Packing) -> io::Result<()> {
@@ -272,7 +303,7 @@ impl TraceDat {
         let (flags, _) = self.section_head(section)?;
         option.text()?;
         let clock = option.text()?;
-        check_clock(4, &[b"[", clock, b"]"].concat(), option.offset())?;
+        check_clock(&[b"[", clock, b"]"].concat(), option.offset())?;
         let (page_bytes, cpus) = (option.number(4)?, option.number(4)?);
         if cpus > CPUS_MAX {
             return Err(damaged(option.offset(), format!("{cpus} CPUs")));
@@ -390,6 +421,10 @@ impl CpuPages {
 }
 
 impl Lines for TraceDat {
+    fn kernel(&self) -> Option<&str> {
+        self.kernel.as_deref()
+    }
+
     fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         if !self.is_begun {
             self.is_begun = true;
@@ -433,21 +468,26 @@ fn write_record(
     LineHead { comm: tasks.name(pid), pid, cpu, time_ns }.write(out);
     let is_whole = format.write(record, formats.order, formats.addresses, out);
     out.push(b'\n');
+    format.write_chain(record, formats.order, formats.long_bytes, &formats.symbols, out);
     is_whole.then_some(())
 }
 
-/// Times are nanoseconds, but for one clock.
-fn check_clock(option: u64, content: &[u8], offset: u64) -> io::Result<()> {
-    let counts_ticks = |clock: &str| ["[x86-tsc]", "[counter]", "[uptime]"].contains(&clock);
+/// Options of which something is read: the clocks, of which one is chosen, and what the system is called.
+const CLOCKS: u64 = 4;
+const SYSTEM: u64 = 5;
+
+/// Times are nanoseconds, but for three clocks.
+fn check_clock(content: &[u8], offset: u64) -> io::Result<()> {
     let text = String::from_utf8_lossy(content);
-    match text.split_whitespace().find(|clock| counts_ticks(clock)) {
-        Some(clock) if option == 4 => Err(damaged(
+    let Some(clock) = text.split('[').nth(1).and_then(|clock| clock.split(']').next()) else {
+        return Ok(());
+    };
+    match head::why_no_time(clock) {
+        Some(why) => Err(damaged(
             offset,
-            format!(
-                "the clock {clock} counts no nanoseconds; record with `trace-cmd record -C local`"
-            ),
+            format!("times of the clock {clock}: {why}; record with `trace-cmd record -C mono`"),
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct EventChoice {
     pub slab: bool,
     /// Contention of locks.
     pub lock: bool,
+    /// The call chain of each event, of the kernel's part: each takes several times the bytes.
+    pub stacks: bool,
 }
 
 /// An instance. [`remove`](Self::remove) removes it with its probes, and says if the kernel keeps it; when it is dropped
@@ -71,6 +73,8 @@ pub(super) struct Instance {
     pub addresses: Addresses,
     /// Why the once-a-second work is not recorded, if so.
     pub lacks_upkeep: Option<String>,
+    /// Whether call chains are recorded.
+    pub has_stacks: bool,
 }
 
 impl Instance {
@@ -99,8 +103,12 @@ impl Instance {
             has_raw_pointers: false,
             addresses: Addresses::default(),
             lacks_upkeep: None,
+            has_stacks: choice.stacks,
         };
         instance.set("tracing_on", "0")?;
+        if choice.stacks {
+            instance.set("options/stacktrace", "1")?;
+        }
         instance.set("trace_clock", "mono")?;
         // A full buffer loses the newest events: the beginning, which is replayed first, stays whole.
         instance.set("options/overwrite", "0")?;
@@ -201,7 +209,7 @@ impl Instance {
     /// The formats of the events that are recorded, and of markers.
     pub(super) fn formats(&self) -> Vec<Vec<u8>> {
         let own = self.events.iter().map(|event| event.replacen(':', "/", 1));
-        let folders = own.chain(["ftrace/print".into()]);
+        let folders = own.chain(["ftrace/print".into(), "ftrace/kernel_stack".into()]);
         let read = |folder: String| fs::read(self.path.join("events").join(folder).join("format"));
         // Groups of ftrace itself are in the tracefs alone.
         let above =

@@ -1,8 +1,9 @@
 //! One recording, from the first look at the machine to the bundle.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::path::Path;
 use std::time::Duration;
 
 use nearpage_machine::shown;
@@ -225,6 +226,9 @@ impl Recorder<'_> {
     }
 }
 
+/// Names of the kernel's functions.
+const SYMBOLS: &str = "/proc/kallsyms";
+
 /// Makes text of what was taken, packs it and counts what is in it.
 fn copy_trace(
     instance: &Instance,
@@ -234,7 +238,11 @@ fn copy_trace(
     control: &Control,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TraceSize, RecordError> {
-    let text = rings.into_text(instance.formats(), instance.addresses);
+    let symbols = match instance.has_stacks {
+        true => fs::read(SYMBOLS).map_err(RecordError::file(Path::new(SYMBOLS), "read it"))?,
+        false => Vec::new(),
+    };
+    let text = rings.into_text(instance.formats(), instance.addresses, symbols);
     let text: Box<dyn Read> = match contents {
         Contents::Whole => Box::new(text),
         Contents::Redacted => Box::new(Redacted::new(text)),

@@ -233,11 +233,16 @@ impl Rings {
     }
 
     /// What was taken, as text.
-    pub(super) fn into_text(self, formats: Vec<Vec<u8>>, addresses: Addresses) -> impl Read {
+    pub(super) fn into_text(
+        self,
+        formats: Vec<Vec<u8>>,
+        addresses: Addresses,
+        symbols: Vec<u8>,
+    ) -> impl Read {
         let Rings { rings, file, page_bytes, tasks, .. } = self;
         let cpus = rings.into_iter().map(|ring| (ring.cpu, ring.places)).collect();
-        binary::Rings { file, page_bytes: page_bytes as u64, cpus, formats, tasks, addresses }
-            .text()
+        let page_bytes = page_bytes as u64;
+        binary::Rings { file, page_bytes, cpus, formats, tasks, addresses, symbols }.text()
     }
 }
 

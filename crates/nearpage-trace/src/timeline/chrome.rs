@@ -56,7 +56,7 @@ fn json_of(args: &Args) -> Json {
         Value::Number(number) => json!(number),
         Value::Text(text) => json!(text),
     };
-    Json::Object(args.0.iter().map(|(name, of)| ((*name).to_owned(), value(of))).collect())
+    Json::Object(args.values.iter().map(|(name, of)| ((*name).to_owned(), value(of))).collect())
 }
 
 impl<W: Write> Sink<W> for Chrome<W> {

@@ -12,7 +12,18 @@ pub(super) struct Track(pub u64);
 
 /// What is shown beside an item.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Args(pub Vec<(&'static str, Value)>);
+pub(super) struct Args {
+    pub values: Vec<(&'static str, Value)>,
+    /// An arrow that leads from this item to another, or ends here.
+    pub flow: Option<Flow>,
+}
+
+/// An arrow between two items, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flow {
+    From(u64),
+    To(u64),
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Value {
@@ -28,13 +39,18 @@ impl Args {
     }
 
     pub fn number(mut self, name: &'static str, value: u64) -> Args {
-        self.0.push((name, Value::Number(value)));
+        self.values.push((name, Value::Number(value)));
+        self
+    }
+
+    pub fn flow(mut self, flow: Option<Flow>) -> Args {
+        self.flow = flow;
         self
     }
 
     pub fn text(mut self, name: &'static str, value: String) -> Args {
         // Any user names tasks, and viewers are terminals, too.
-        self.0.push((name, Value::Text(escaped(&value).into_owned())));
+        self.values.push((name, Value::Text(escaped(&value).into_owned())));
         self
     }
 }

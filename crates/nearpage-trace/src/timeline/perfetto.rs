@@ -5,7 +5,8 @@
 //! TracePacket { timestamp = 8, trusted_packet_sequence_id = 10, track_event = 11, interned_data = 12,
 //!               sequence_flags = 13, track_descriptor = 60 }
 //! TrackDescriptor { uuid = 1, name = 2, parent_uuid = 5, counter = 8 }
-//! TrackEvent { debug_annotations = 4, type = 9, name_iid = 10, track_uuid = 11, counter_value = 30 }
+//! TrackEvent { debug_annotations = 4, type = 9, name_iid = 10, track_uuid = 11, counter_value = 30, flow_ids = 47,
+//!              terminating_flow_ids = 48 }
 //! InternedData { event_names = 2, debug_annotation_names = 3 } of { iid = 1, name = 2 }
 //! DebugAnnotation { name_iid = 1, uint_value = 3, string_value = 6 }
 //! ```
@@ -15,7 +16,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::items::{Args, Sink, Track, Value};
+use super::items::{Args, Flow, Sink, Track, Value};
 
 /// All packets are of one sequence, which numbers its names.
 const SEQUENCE: u64 = 1;
@@ -65,6 +66,11 @@ impl Message {
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
+    }
+
+    fn fixed(&mut self, field: u64, value: u64) {
+        self.varint(field << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     fn message(&mut self, field: u64, message: &Message) {
@@ -140,7 +146,7 @@ impl<W: Write> Perfetto<W> {
                 None => event.bytes(23, name.as_bytes()),
             }
         }
-        for (name, value) in args.into_iter().flat_map(|args| &args.0) {
+        for (name, value) in args.into_iter().flat_map(|args| &args.values) {
             let mut annotation = Message::default();
             annotation.number(1, self.arg_name(name));
             match value {
@@ -151,6 +157,11 @@ impl<W: Write> Perfetto<W> {
         }
         if let Some(value) = value {
             event.number(30, value as u64);
+        }
+        match args.and_then(|args| args.flow) {
+            Some(Flow::From(number)) => event.fixed(47, number),
+            Some(Flow::To(number)) => event.fixed(48, number),
+            None => {}
         }
         self.packet.number(8, time_ns);
         self.packet.number(13, NEEDS_STATE);

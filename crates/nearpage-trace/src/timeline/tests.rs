@@ -60,6 +60,10 @@ mod proto {
         pub name: Option<String>,
         #[prost(int64, optional, tag = "30")]
         pub counter_value: Option<i64>,
+        #[prost(fixed64, repeated, packed = "false", tag = "47")]
+        pub flow_ids: Vec<u64>,
+        #[prost(fixed64, repeated, packed = "false", tag = "48")]
+        pub terminating_flow_ids: Vec<u64>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -129,6 +133,8 @@ struct Found {
     slices: BTreeMap<String, Vec<(u64, u64)>>,
     values: BTreeMap<String, Vec<i64>>,
     args: BTreeMap<String, u64>,
+    /// By their numbers, the times from which arrows lead, and to which.
+    arrows: BTreeMap<u64, [Option<u64>; 2]>,
 }
 
 fn decoded(bytes: &[u8]) -> Found {
@@ -159,6 +165,9 @@ fn decoded(bytes: &[u8]) -> Found {
                 let sum = format!("{} {}", name.as_deref().unwrap(), arg_names[&arg.name_iid]);
                 *found.args.entry(sum).or_default() += value;
             }
+        }
+        for (at, flows) in [event.flow_ids, event.terminating_flow_ids].iter().enumerate() {
+            flows.iter().for_each(|flow| found.arrows.entry(*flow).or_default()[at] = Some(time));
         }
         match event.r#type.unwrap() {
             1 => assert!(open.insert(uuid, time).is_none(), "slices of a track do not overlap"),
@@ -195,6 +204,10 @@ fn every_event_is_on_its_track() {
     assert_eq!(found.values["node 0 Normal free"], [500]);
     assert_eq!(found.values["node 0 Normal low"], [12]);
     assert_eq!(found.values["node 0 Normal taken"], [1, 0, 0]);
+    assert_eq!(found.values["all CPUs pages allocated in 10 ms"], [1]);
+    assert_eq!(found.values["all CPUs pages freed in 10 ms"], [1]);
+    let arrow = [Some(second + 4000), Some(second + 2_000_000)];
+    assert_eq!((found.arrows.into_values().collect(), counted.flows), (vec![arrow], 1));
     assert_eq!(found.values.values().map(Vec::len).sum::<usize>() as u64, counted.values);
     assert_eq!((counted.refilled_blocks, counted.drained_blocks, counted.left_out), (2, 2, 2));
     let parents = found.names.values().filter(|(name, _)| name == "pages");
@@ -219,6 +232,19 @@ fn the_json_has_the_same() {
     let refill = objects.iter().find(|object| object["name"] == "refill").unwrap();
     assert_eq!((refill["ts"].as_f64(), refill["dur"].as_f64()), (Some(1_000_001.0), Some(1.0)));
     assert_eq!(refill["args"]["pages"], 3);
+}
+
+/// A rate is told where pages went, and falls to nothing where none did.
+#[test]
+fn rates_are_of_ten_milliseconds() {
+    let line = |ms: u64, pfn: u64| {
+        format!(
+            "a-1 [000] ..... 5.{ms:03}000: mm_page_alloc: page=1 pfn={pfn:#x} order=1 migratetype=1 gfp_flags=0\n"
+        )
+    };
+    let text = [line(1, 2), line(9, 4), line(12, 6), line(55, 8)].concat();
+    let (_, bytes) = drawn(Format::Perfetto, &text);
+    assert_eq!(decoded(&bytes).values["all CPUs pages allocated in 10 ms"], [4, 2, 0, 2]);
 }
 
 /// A trace that ends within slices, and has ends without begins.

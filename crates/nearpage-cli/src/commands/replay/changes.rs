@@ -17,7 +17,7 @@ pub(in crate::commands) fn lines(changes: &Changes) -> Vec<String> {
     }
     let Change { before, after, .. } = changes.rules;
     lines.push(match before == after {
-        true => format!("rules: {after}, as recorded"),
+        true => format!("rules: {after}, unchanged"),
         false => format!("rules: {before} -> {after}"),
     });
     for setting in &changes.settings {

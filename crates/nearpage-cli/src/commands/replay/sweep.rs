@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_machine::shown;
-use nearpage_replay::{Combinations, Point, Replay, Sweep};
+use nearpage_replay::{Combinations, Replay, Sweep};
 use nearpage_report::{Origin, Scatter, Series, Shade, text_page};
 
 use super::input::Input;
-use super::{CommandError, ReplayFailure, print, print_json, what_if};
+use super::{CommandError, ReplayFailure, front, print, print_json, what_if};
 use crate::commands::input::{is_standard, named_models, page_file, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
@@ -98,8 +97,19 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The page: the front of each machine under each set of rules as a line, and the text.
+/// The page: a plot, and the text.
 fn page(sweep: &Sweep, text: &str) -> String {
+    let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
+    text_page(
+        &format!("Sweep of {}", sweep.bundle),
+        &origin,
+        &[("Combinations", text.into())],
+        &[drawn(sweep)],
+    )
+}
+
+/// The front of each machine under each set of rules as a line.
+pub(in crate::commands) fn drawn(sweep: &Sweep) -> Scatter {
     let mut fronts: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for point in sweep.points.iter().filter(|point| point.is_best) {
         let name = [point.rules, point.machine.as_deref().unwrap_or("")].join(" ");
@@ -116,26 +126,30 @@ fn page(sweep: &Sweep, text: &str) -> String {
         let grade = at * 255 / count.saturating_sub(1).max(1);
         Series { name: name.trim().into(), shade: Shade::Graded(grade.min(255) as u8), points }
     });
-    let plot = Scatter {
+    Scatter {
         title: "The front: pages in the longest hold, by holds of zone locks".into(),
         axes: ["holds", "pages in the longest"],
         series: series.collect(),
-    };
-    let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
-    text_page(
-        &format!("Sweep of {}", sweep.bundle),
-        &origin,
-        &[("Combinations", text.into())],
-        &[plot],
-    )
+    }
 }
 
 fn text(sweep: &Sweep) -> String {
-    let Sweep { bundle, model, points, costs, open_loop, .. } = sweep;
+    let Sweep { bundle, model, points, open_loop, .. } = sweep;
+    let mut lines = vec![format!("{bundle}: model {model}, {} combinations", points.len())];
+    lines.extend(table(sweep));
+    lines.push(open_loop.to_string());
+    lines.push(String::new());
+    lines.extend(front::plots(sweep));
+    lines.join("\n") + "\n"
+}
+
+/// A line for each combination, with what is told of them.
+pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
+    let Sweep { model, points, costs, .. } = sweep;
     let mut out = String::new();
-    let _ = writeln!(out, "{bundle}: model {model}, {} combinations", points.len());
     let has_rules = points.iter().any(|point| point.rules != *model);
-    let settings: Vec<String> = points.iter().map(|point| combination(point, has_rules)).collect();
+    let settings: Vec<String> =
+        points.iter().map(|point| front::combination(point, has_rules, true)).collect();
     let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
@@ -172,14 +186,7 @@ fn text(sweep: &Sweep) -> String {
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
          Ratio: to the fewest holds that would do with as much \
-         memory (replay --bound). Model time by {costs}.\n{open_loop}"
+         memory (replay --bound). Model time by {costs}."
     );
-    out
-}
-
-/// What a point is of.
-fn combination(point: &Point, has_rules: bool) -> String {
-    let machine = point.machine.as_ref().map(|name| shown(name).to_string());
-    let rules = has_rules.then(|| point.rules.to_owned());
-    machine.into_iter().chain(rules).chain(point.settings.clone()).collect::<Vec<_>>().join(" ")
+    out.lines().map(ToOwned::to_owned).collect()
 }

@@ -49,7 +49,7 @@ impl Ended {
     /// The most that was resident in a process, as far as the kernel can tell it from the copy that the program began as.
     pub fn peak_kib(&self) -> Option<u64> {
         let peak = self.most_kib();
-        (peak > self.copied_kib + INEXACT_KIB).then_some(peak)
+        (peak > self.copied_kib + inexact_kib()).then_some(peak)
     }
 
     /// No process had more than this.
@@ -58,8 +58,14 @@ impl Ended {
     }
 }
 
-/// The kernel counts resident pages in batches of each CPU: so much a figure may be off.
-const INEXACT_KIB: u64 = 256;
+/// How much the copy may have had beyond what was read of it: the code that it ran until it became the program, and what the kernel
+/// counts of it in batches of each CPU, of three kinds of pages (`include/linux/percpu_counter.h`, 6.2).
+fn inexact_kib() -> u64 {
+    const CODE_KIB: u64 = 1024;
+    const PAGE_KIB: u64 = 4;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    CODE_KIB + 3 * cpus * (2 * cpus).max(32) * PAGE_KIB
+}
 
 /// What the kernel said of a process at a moment.
 pub(super) struct Look {

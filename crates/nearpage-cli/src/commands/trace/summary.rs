@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use nearpage_machine::shown;
-use nearpage_replay::Bundle;
+use nearpage_replay::{Bundle, Input, Replay, ReplayError};
 use nearpage_trace::summary::{By, Group, Summarizer, Summary, TYPES};
 use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames};
 
 use super::{CommandError, TraceFailure, opened};
-use crate::commands::input::is_standard;
+use crate::commands::input::{STANDARD_INPUT, is_standard, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
@@ -34,6 +34,15 @@ pub(super) struct SummaryArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
 
+    /// Also replay it, and tell for each group the holds of zone locks that it caused and the pages that came from another node. A trace
+    /// without a bundle needs --machine
+    #[arg(long)]
+    blame: bool,
+
+    /// The machine that a trace without a bundle is played on, as nearpage whatif --machine takes it
+    #[arg(long, value_name = "MACHINE", allow_hyphen_values = true, requires = "blame")]
+    machine: Option<String>,
+
     /// Print JSON instead
     #[arg(long, conflicts_with = "top")]
     json: bool,
@@ -42,13 +51,14 @@ pub(super) struct SummaryArgs {
 impl SummaryArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading([&self.file])
+        Rights::default().reading([&self.file]).reading(&self.machine)
     }
 }
 
 const AFTER_HELP: &str = "\
-Call sites need call chains in the text: `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf script`; or ftrace's
-option stacktrace. A site is the first function of the chain that is not the allocator's own. Chains of binary files are not read.
+Call sites need call chains: `nearpage record --stacks`; `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf
+script`; or ftrace's option stacktrace (`trace-cmd record -T`). A site is the first function of the chain that is not the allocator's
+own. A perf.data has no names of functions: its chains are not read.
 
 JSON (--json):
   schema               1
@@ -56,9 +66,10 @@ JSON (--json):
   requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
                        perf kmem stat --page counts them
   by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
-  with_stack           allocations with a call chain (--by site)
+  with_stack           allocations with a call chain (--by site); with_flow: events of refills and drains
   groups[]             name, allocs, alloc_pages, failed, freed, freed_pages, lifetime_mean_ns, lifetime_median_ns, left,
-                       left_pages (what outlives the trace), orders[], types[], frees, refill_pages, drain_pages
+                       left_pages (what outlives the trace), orders[], types[], frees, refill_pages, drain_pages,
+                       pinned_pageblocks (with an unmovable block of it that outlives the trace); with --blame holds and far_pages
 
 Examples:
   nearpage trace summary trace.dat
@@ -91,11 +102,37 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
         ByWhat::Type => By::Type,
         ByWhat::Gfp => By::Gfp,
     };
-    let summary = summary(&arguments.file, by)?;
+    let summary = match arguments.blame {
+        true => blame(arguments, by)?,
+        false => summary(&arguments.file, by)?,
+    };
     match arguments.json {
         true => print_json(&summary),
         false => print(&text(&arguments.file, &summary, arguments)),
     }
+}
+
+fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
+    let failed = |error: ReplayError| CommandError::Trace(error.into());
+    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
+    let watched = Interruptible::begin(Bar::percent("trace summary"))?;
+    let path = &arguments.file;
+    let input = match is_standard(path) {
+        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &watched),
+        false => Input::open(path, &watched),
+    };
+    let summary = match (input.map_err(failed)?, machine) {
+        (Input::Bundle(_), Some(_)) => {
+            let problem = "--machine goes with a trace: a bundle has its own, and nearpage whatif takes another";
+            return Err(CommandError::Usage(problem.into()));
+        }
+        (Input::Bundle(bundle), None) => {
+            Replay::of(*bundle).and_then(|replay| replay.blame(by, &watched))
+        }
+        (Input::Trace(trace), Some(machine)) => trace.blame(&machine, by, &watched),
+        (Input::Trace(trace), None) => Err(ReplayError::NoMachine { input: trace.name().into() }),
+    };
+    summary.map_err(failed)
 }
 
 fn summary(path: &Path, by: By) -> Result<Summary, CommandError> {
@@ -163,7 +200,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno event has a call chain: perf record -g and perf script, or ftrace's option stacktrace, write them"
+            "\nno event has a call chain: nearpage record --stacks, perf record -g and perf script, or ftrace's option stacktrace write them"
         );
     }
     let _ = writeln!(
@@ -181,14 +218,44 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         "drained"
     );
     let most = arguments.top as usize;
-    groups.iter().take(most).for_each(|group| line(&mut out, group));
+    groups.iter().take(most).for_each(|group| line(&mut out, group, summary.with_flow > 0));
     if groups.len() > most {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
+    }
+    if arguments.blame {
+        write_blame(&mut out, groups, most);
     }
     out
 }
 
-fn line(out: &mut String, group: &Group) {
+/// What the replay charged each group with, most holds first.
+fn write_blame(out: &mut String, groups: &[Group], most: usize) {
+    let mut groups: Vec<&Group> = groups.iter().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse((group.holds, group.far_pages)));
+    let all: u64 = groups.iter().filter_map(|group| group.holds).sum();
+    let _ = writeln!(
+        out,
+        "\n{:<28} {:>10} {:>7} {:>12} {:>18}   in the model; pageblocks as recorded",
+        "who", "holds", "%", "pages far", "pinned pageblocks"
+    );
+    for group in groups.iter().take(most) {
+        let number = |of: Option<u64>| of.map_or("-".into(), |count| count.to_string());
+        let share = group.holds.filter(|_| all > 0);
+        let share = share.map(|holds| format!("{:.1}", 100.0 * holds as f64 / all as f64));
+        let _ = writeln!(
+            out,
+            "{:<28} {:>10} {:>7} {:>12} {:>18}",
+            group.name,
+            number(group.holds),
+            share.unwrap_or("-".into()),
+            number(group.far_pages),
+            group.pinned_pageblocks
+        );
+    }
+}
+
+fn line(out: &mut String, group: &Group, has_flow: bool) {
+    let flow = |pages: u64| if has_flow { pages.to_string() } else { "-".into() };
     let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
@@ -204,7 +271,7 @@ fn line(out: &mut String, group: &Group) {
         group.left,
         group.left_pages,
         group.frees,
-        group.refill_pages,
-        group.drain_pages
+        flow(group.refill_pages),
+        flow(group.drain_pages)
     );
 }

@@ -6,10 +6,10 @@ use nearpage::{Config, Model};
 use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
 use nearpage_lab::{LabError, Options, Report, Scenario};
 use nearpage_machine::MachineDescription;
-use nearpage_replay::{Bundle, Tunable};
+use nearpage_replay::{Bundle, ReplayError, Tunable};
 use nearpage_sim::workload::lifetimes::Run;
-use nearpage_trace::TraceEvent;
-use nearpage_trace::processes::{Blocks, Processes};
+use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
+use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
 use super::text::Section;
@@ -115,7 +115,7 @@ pub(super) fn run(
         then,
         leaves_out: notes,
     };
-    arguments.output(page, &sections(&answer), &answer)
+    arguments.output(page, &sections(&answer), &[], &answer)
 }
 
 /// What is compared, on a simulated machine.
@@ -185,28 +185,39 @@ pub(super) struct Waits {
     leaves_out: Vec<String>,
 }
 
-/// Waits of a recorded load on a machine: under the rules of now, and then under others with tunables.
+/// What its processes did of a recorded load.
+pub(super) fn processes(
+    events: impl FnOnce(&Interruptible, &mut Each<'_>) -> Result<TraceCounts, ReplayError>,
+) -> Result<Processed, CommandError> {
+    let mut processes = Processes::default();
+    let watched = Interruptible::begin(Bar::percent("processes"))?;
+    let mut each = |event: &TraceEvent<'_>| {
+        processes.note(event);
+        Ok(())
+    };
+    events(&watched, &mut each).map_err(ReplayFailure::from)?;
+    Ok(processes.finish())
+}
+
+/// Who hears of the events of a trace.
+pub(super) type Each<'e> = dyn FnMut(&TraceEvent<'_>) -> Result<(), ReplayError> + 'e;
+
+/// The recorded machine of a bundle.
+pub(super) fn recorded_machine(bundle: &Bundle) -> Result<MachineDescription, CommandError> {
+    let recorded = bundle.recording().capture(Some("before"))?.machine()?;
+    let machine = MachineDescription::new("the recorded machine".into(), recorded.machine);
+    Ok(machine.map_err(DescriptionFailure::from)?)
+}
+
+/// Waits of a recorded load, which ran on so many CPUs, on a machine: under the rules of now, and then under others with tunables.
 pub(super) fn waits(
-    bundle: &Bundle,
-    elsewhere: Option<&MachineDescription>,
+    load: &Processed,
+    cpus: usize,
+    machine: &MachineDescription,
     now: Model,
     rules: &[Model],
     tunables: &[Tunable],
 ) -> Result<Waits, CommandError> {
-    let recorded = bundle.recording().capture(Some("before"))?.machine()?;
-    let cpus = recorded.cpus.len();
-    let here = MachineDescription::new("the recorded machine".into(), recorded.machine)
-        .map_err(DescriptionFailure::from)?;
-    let machine = elsewhere.unwrap_or(&here);
-    let mut processes = Processes::default();
-    let watched = Interruptible::begin(Bar::percent("processes"))?;
-    let each = |event: &TraceEvent<'_>| {
-        processes.note(event);
-        Ok(())
-    };
-    bundle.events(&watched, each).map_err(ReplayFailure::from)?;
-    drop(watched);
-    let load = processes.finish();
     let run = |of: &Blocks| Run { allocates: of.allocates, blocks: of.count, order: of.order };
     let recorded = Recorded {
         moved_percent: load.moved_percent(),

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use nearpage_replay::{Ratio, StudyAnswer, Then, Totals};
+use nearpage_machine::shown;
+use nearpage_machine::size::format as bytes;
+use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
 
 use crate::commands::replay::change_lines;
 
@@ -40,7 +42,7 @@ const CARD_COLUMNS: usize = 100;
 /// What fits into a mail: the same order, fewer lines of each part, long ones cut.
 pub(super) fn card(sections: &[Section]) -> String {
     let mut lines = Vec::new();
-    for section in sections {
+    for section in sections.iter().filter(|section| section.card_most > 0) {
         lines.push(section.title.to_owned());
         let most = section.card_most;
         let left = section.lines.len().saturating_sub(most);
@@ -70,10 +72,12 @@ pub(super) fn seed(starts: u32) -> String {
     }
 }
 
-/// An answer about a bundle.
-pub(super) fn of_bundle(answer: &StudyAnswer) -> Vec<Section> {
+/// An answer about a recorded load.
+pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     let of_other = if answer.is_nearest_model { " (the nearest that is modelled)" } else { "" };
-    let mut changes = vec![format!("{}: kernel {}", answer.bundle, answer.kernel)];
+    let kernel = answer.kernel.as_deref().unwrap_or("unknown");
+    let mut changes = vec![format!("{}: kernel {kernel}", answer.bundle)];
+    changes.extend(answer.alone.iter().flat_map(played));
     for then in &answer.then {
         changes.extend(
             change_lines(&then.changes)
@@ -83,6 +87,9 @@ pub(super) fn of_bundle(answer: &StudyAnswer) -> Vec<Section> {
         );
     }
     let mut said: Vec<String> = Vec::new();
+    if answer.then.is_empty() {
+        said.push(absolute(&answer.now));
+    }
     for then in &answer.then {
         let rules = if answer.then.len() > 1 { format!("{}: ", then.model) } else { String::new() };
         said.push(format!("{rules}{}", sentence(&answer.now, then)));
@@ -100,9 +107,51 @@ pub(super) fn of_bundle(answer: &StudyAnswer) -> Vec<Section> {
     vec![
         Section::new("What changes", changes, 7),
         Section::new("Answer", said, 3),
-        Section::new("Recorded, now, then", table, 7),
+        Section::new(
+            if answer.recorded.is_some() { RECORDED_NOW_THEN } else { NOW_THEN },
+            table,
+            7,
+        ),
         Section::new("What the model leaves out", leaves_out, 4),
     ]
+}
+
+const RECORDED_NOW_THEN: &str = "Recorded, now, then";
+const NOW_THEN: &str = "Now, then";
+
+/// What a trace without captures is, and where it is played.
+fn played(alone: &Alone) -> Vec<String> {
+    let Alone { trace, machine, cpus, repeat, .. } = alone;
+    let mut lines = vec![
+        format!(
+            "a trace: {} events in {:.3} s; {} blocks allocated, {} freed, on {} CPUs",
+            trace.events, trace.seconds, trace.allocs, trace.frees, trace.cpus
+        ),
+        format!(
+            "machine: {}: {} nodes, {} CPUs, {} in pages of {}, all free",
+            shown(&machine.name),
+            machine.nodes,
+            machine.cpus,
+            bytes(machine.memory_bytes),
+            bytes(machine.page_bytes)
+        ),
+        format!("CPUs: {cpus}"),
+    ];
+    if *repeat > 1 {
+        lines.push(format!("copies of the trace at once: {repeat}"));
+    }
+    lines
+}
+
+/// The answer if nothing is changed.
+fn absolute(now: &Totals) -> String {
+    let count = |of: Option<u64>| of.map_or("unknown".into(), |count| count.to_string());
+    format!(
+        "{} holds of zone locks, {} pages in the longest, {} pages kept in pagesets, the mean over time.",
+        count(now.lock_acquisitions),
+        count(now.most_pages_per_hold),
+        now.kept_pages_mean.map_or("unknown".into(), |pages| format!("{pages:.0}"))
+    )
 }
 
 /// Puts waits before what is left out. On a card they take room of what changes, and of what is left out.
@@ -185,7 +234,9 @@ fn rows(answer: &StudyAnswer) -> Vec<String> {
         ("pages from another node", |of| Some(of.remote_pages as f64)),
         ("longest hold, us of model time", |of| of.longest_hold_ns.map(|ns| ns / 1000.0)),
     ];
-    let mut head = format!("{:<32} {:>12} {:>12}", "quantity", "recorded", "now");
+    let recorded = answer.recorded.as_ref();
+    let column = |text: &str| recorded.map_or(String::new(), |_| format!(" {text:>12}"));
+    let mut head = format!("{:<32}{} {:>12}", "quantity", column("recorded"), "now");
     for then in &answer.then {
         let _ = write!(head, " {:>16} {:>8}", then.model, "ratio");
     }
@@ -198,8 +249,8 @@ fn rows(answer: &StudyAnswer) -> Vec<String> {
             })
         };
         let now = read(&answer.now);
-        let mut line =
-            format!("{name:<32} {:>12} {:>12}", number(read(&answer.recorded)), number(now));
+        let logged = column(&number(recorded.and_then(read)));
+        let mut line = format!("{name:<32}{logged} {:>12}", number(now));
         for then in &answer.then {
             let value = read(&then.totals);
             let ratio = value.zip(now).filter(|(_, now)| *now > 0.0).map(|(then, now)| then / now);

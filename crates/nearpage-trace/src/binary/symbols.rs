@@ -1,0 +1,72 @@
+//! Names of functions by their addresses: the text of `/proc/kallsyms`, which trace-cmd keeps in its files.
+//!
+//! ```text
+//! ffffffff8120a1b0 T get_page_from_freelist
+//! ffffffffc0331000 t ext4_writepages [ext4]
+//! ```
+
+/// Functions of a kernel with its modules: some hundred thousand.
+const FUNCTIONS_MAX: usize = 1 << 22;
+/// No function is longer: what lies farther behind one is not its code.
+const FUNCTION_BYTES_MAX: u64 = 1 << 20;
+
+/// Functions, by address.
+#[derive(Default)]
+pub(super) struct Symbols {
+    functions: Vec<(u64, std::ops::Range<usize>)>,
+    text: Vec<u8>,
+}
+
+impl Symbols {
+    /// Reads the text. Whoever may not see addresses gets zeroes for them, which name nothing.
+    pub fn read(text: Vec<u8>) -> Symbols {
+        let mut functions = Vec::new();
+        let mut at = 0;
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Some((address, name)) = function(line).filter(|(address, _)| *address != 0) {
+                functions.push((address, at + name.start..at + name.end));
+            }
+            at += line.len() + 1;
+            if functions.len() == FUNCTIONS_MAX {
+                break;
+            }
+        }
+        functions.sort_by_key(|(address, _)| *address);
+        Symbols { functions, text }
+    }
+
+    /// The function that an address lies in.
+    pub fn name(&self, address: u64) -> Option<&[u8]> {
+        let after = self.functions.partition_point(|(begin, _)| *begin <= address);
+        let (begin, name) = self.functions.get(after.checked_sub(1)?)?;
+        (address - begin < FUNCTION_BYTES_MAX).then(|| &self.text[name.clone()])
+    }
+}
+
+/// Address and place of the name in a line, if it is of code.
+fn function(line: &[u8]) -> Option<(u64, std::ops::Range<usize>)> {
+    let space = memchr::memchr(b' ', line)?;
+    let address = u64::from_str_radix(std::str::from_utf8(&line[..space]).ok()?, 16).ok()?;
+    let [kind, b' ', name @ ..] = &line[space + 1..] else { return None };
+    let is_end = |byte: &u8| !byte.is_ascii_graphic();
+    let length = name.iter().position(is_end).unwrap_or(name.len());
+    let begin = space + 3;
+    (b"tTwW".contains(kind) && length > 0).then_some((address, begin..begin + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_lies_in_the_function_before_it() {
+        let text = "ffffffff81000200 t second\t[module]\nffffffff81000100 T first\n\
+                    ffffffff81000300 D data\n0000000000000000 T hidden\nno symbol\n";
+        let symbols = Symbols::read(text.into());
+        let name =
+            |address| symbols.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
+        assert_eq!(name(0xffff_ffff_8100_01ff).as_deref(), Some("first"));
+        assert_eq!(name(0xffff_ffff_8100_0310).as_deref(), Some("second"));
+        assert_eq!([name(0xffff_ffff_8100_00ff), name(5), name(u64::MAX)], [None, None, None]);
+    }
+}
