@@ -61,7 +61,7 @@ impl OutputFolder {
         Ok((OutputFolder { folder, uid, mode, owner, receiver }, name))
     }
 
-    /// Opens what has a name, itself if it is a link, neither to be read nor written ([`opened`] does that). `None` where
+    /// Opens what has a name, itself if it is a link, neither to be read nor written ([`open_found`] does that). `None` where
     /// nothing has the name.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl OutputFolder {
 /// # Errors
 ///
 /// The kernel refuses it; a link, too.
-pub fn opened(found: &File, options: &OpenOptions) -> io::Result<File> {
+pub fn open_found(found: &File, options: &OpenOptions) -> io::Result<File> {
     options.open(by_descriptor(found))
 }
 
@@ -397,11 +397,11 @@ mod tests {
         let found = folder.find(&name).unwrap().unwrap();
         fs::rename(root.path().join("file"), root.path().join("other")).unwrap();
         fs::write(root.path().join("file"), "second").unwrap();
-        let first = opened(&found, OpenOptions::new().read(true)).unwrap();
+        let first = open_found(&found, OpenOptions::new().read(true)).unwrap();
         assert_eq!(io::read_to_string(first).unwrap(), "first");
         symlink("other", root.path().join("link")).unwrap();
         let link = folder.find("link".as_ref()).unwrap().unwrap();
-        assert!(opened(&link, OpenOptions::new().read(true)).is_err());
+        assert!(open_found(&link, OpenOptions::new().read(true)).is_err());
     }
 
     #[test]

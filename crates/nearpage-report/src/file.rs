@@ -8,8 +8,9 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use nearpage_machine::{OutputFolder, Owner, opened, shown};
+use nearpage_machine::{OutputFolder, Owner, open_found, shown};
 
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +43,11 @@ pub enum WriteError {
 }
 
 /// The file that a page goes to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PageFile {
     /// The name that the page was asked for under.
     asked: PathBuf,
-    place: Place,
+    place: Arc<Place>,
     is_for_all: bool,
 }
 
@@ -74,7 +75,7 @@ impl PageFile {
     pub fn at(path: &Path, inputs: &[&Path], owner: Option<Owner>) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
         let (place, older) = place(path, owner).map_err(unwritable)?;
-        let file = PageFile { asked: path.into(), place, is_for_all: false };
+        let file = PageFile { asked: path.into(), place: place.into(), is_for_all: false };
         let older = older.map(|older| Ok((older.metadata()?, older))).transpose();
         let Some((metadata, older)) = older.map_err(unwritable)? else {
             // Only the file system can say whether a file may be made here.
@@ -87,14 +88,14 @@ impl PageFile {
         }
         // A FIFO waits for its reader when it is opened, and ends for the reader when it is closed.
         if !metadata.file_type().is_fifo() {
-            opened(&older, OpenOptions::new().append(true)).map_err(unwritable)?;
+            open_found(&older, OpenOptions::new().append(true)).map_err(unwritable)?;
         }
         match metadata.is_file() {
             true => {
                 file.beside(Some(&metadata)).map_err(unwritable)?;
                 Ok(file)
             }
-            false => Ok(PageFile { place: Place::Stream(older), ..file }),
+            false => Ok(PageFile { place: Place::Stream(older).into(), ..file }),
         }
     }
 
@@ -119,9 +120,9 @@ impl PageFile {
     }
 
     fn replace(&self, page: &str) -> io::Result<()> {
-        let older = match &self.place {
+        let older = match &*self.place {
             Place::Stream(stream) => {
-                let mut stream = opened(stream, OpenOptions::new().write(true))?;
+                let mut stream = open_found(stream, OpenOptions::new().write(true))?;
                 return stream.write_all(page.as_bytes());
             }
             // What others have put there meanwhile is judged as at first.
@@ -140,7 +141,7 @@ impl PageFile {
 
     /// A new file that may be read by whom the older one allows.
     fn beside(&self, older: Option<&Metadata>) -> io::Result<Beside<'_>> {
-        let Place::File(folder, name) = &self.place else {
+        let Place::File(folder, name) = &*self.place else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let mut numbers = 0..NAMES_MOST;

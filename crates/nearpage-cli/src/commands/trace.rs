@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::{OutputFolder, opened, shown};
+use nearpage_machine::{OutputFolder, open_found, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
@@ -324,7 +324,7 @@ impl Output {
         let (mut folder, mut name) = OutputFolder::of(path, sudo::caller())?;
         if let Some(found) = folder.find_behind_link(&name)? {
             if !found.metadata()?.is_file() {
-                let stream = opened(&found, OpenOptions::new().write(true))?;
+                let stream = open_found(&found, OpenOptions::new().write(true))?;
                 return Ok(Output::Plain(BufWriter::new(Box::new(stream))));
             }
             (folder, name) = OutputFolder::of(&place(path), sudo::caller())?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nearpage_machine::{OutputFolder, Owner, opened};
+use nearpage_machine::{OutputFolder, Owner, open_found};
 use rustix::fs::{Mode, OFlags};
 
 use super::archive::Files;
@@ -101,7 +101,7 @@ impl Output {
             let (folder, name) = OutputFolder::of(&fs::canonicalize(path)?, owner)?;
             let found = folder.find(&name)?.ok_or(ErrorKind::NotFound)?;
             if format != Format::Folder {
-                opened(&found, OpenOptions::new().write(true))?;
+                open_found(&found, OpenOptions::new().write(true))?;
             }
             let found = found.metadata()?;
             let older = (Owner { uid: found.uid(), gid: found.gid() }, found.permissions());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nearpage_machine::{OutputFolder, Owner, opened};
+use nearpage_machine::{OutputFolder, Owner, open_found};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::figures::{Texts, flatten};
@@ -211,7 +211,7 @@ fn open_or_create(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
     match folder.find_behind_link(&name)? {
-        Some(found) => opened(&found, &options),
+        Some(found) => open_found(&found, &options),
         None => folder.create(&name),
     }
 }
