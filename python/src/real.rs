@@ -310,7 +310,8 @@ pub(crate) fn record<'py>(
                 Some(program) => Target::Command { command: program, words: command.clone() },
                 None => Target::Machine,
             };
-            let (events, limits) = (EventChoice { slab, lock }, Limits::default());
+            let (events, limits) =
+                (EventChoice { slab, lock, ..EventChoice::default() }, Limits::default());
             let contents = Contents::default();
             let recorder = Recorder { target, events, duration, limits, contents };
             let recorded = recorder.record(output, &control, &mut |_| ());
