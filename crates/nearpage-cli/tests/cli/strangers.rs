@@ -592,7 +592,6 @@ const DOORS: [(&str, &[&str]); 13] = [
             "nearpage-bundle/src/recording/open.rs",
             "nearpage-trace/src/record/capture.rs",
             "nearpage-trace/src/record/instance.rs",
-            "nearpage-trace/src/record/recorder.rs",
             "nearpage-trace/src/record/rings.rs",
             "nearpage-replay/src/packed.rs",
             "nearpage-lab/src/text.rs",
