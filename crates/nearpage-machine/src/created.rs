@@ -1,19 +1,23 @@
 //! Files that commands make: for their owner alone, behind no link, in a folder that is opened once.
 //!
-//! What is made in another user's folder could be swapped for a link between two calls. So the folder is opened first, and
-//! names are resolved in it. A root that `sudo` made gives a new file to the user who called it, but only where that user
-//! could have made one: giving away a file in `/etc` would give away more.
+//! What is made in another user's folder could be swapped for a link between two calls. So a folder is opened first, and
+//! names are resolved in it; what is there is opened before it is judged, and used by its descriptor. A root that `sudo` made
+//! gives a new file to the user who called it, but only where that user could have made one: giving away a file in `/etc`
+//! would give away more.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, mkdirat, openat,
-    renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, fstat, mkdirat, openat, renameat,
+    statat, unlinkat,
 };
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// A user, and the group of the files that the user makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +36,8 @@ pub struct OutputFolder {
     uid: u32,
     mode: u32,
     owner: Option<Owner>,
+    /// Who gets what is made, if not this process's user.
+    receiver: Option<Owner>,
 }
 
 impl OutputFolder {
@@ -42,26 +48,34 @@ impl OutputFolder {
     ///
     /// There is no such folder, or the path has no name.
     pub fn of(path: &Path, owner: Option<Owner>) -> io::Result<(OutputFolder, OsString)> {
+        const STICKY_FOR_ALL: u32 = 0o1002;
         let name = path.file_name().ok_or(ErrorKind::IsADirectory)?.to_owned();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder.unwrap_or(Path::new(".")), flags, Mode::empty())?;
         let found = fstat(&folder)?;
-        Ok((OutputFolder { folder, uid: found.st_uid, mode: found.st_mode, owner }, name))
+        let (uid, mode) = (found.st_uid, found.st_mode);
+        let is_for_all = mode & STICKY_FOR_ALL == STICKY_FOR_ALL;
+        let receiver = owner.filter(|owner| uid == owner.uid || is_for_all);
+        let receiver = receiver.filter(|_| geteuid().is_root());
+        Ok((OutputFolder { folder, uid, mode, owner, receiver }, name))
     }
 
-    /// Refuses what another user may have planted under a name: a file or link of that user, in a folder that all may write.
+    /// Opens what has a name, itself if it is a link, neither to be read nor written ([`open_found`] does that). `None` where
+    /// nothing has the name.
     ///
     /// # Errors
     ///
-    /// As above, or it cannot be looked at.
-    pub fn check(&self, name: &OsStr) -> io::Result<()> {
-        let found = match statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            found => found?,
+    /// Another user may have planted it: it is of that user, in a folder that all may write. Or it cannot be looked at.
+    pub fn find(&self, name: &OsStr) -> io::Result<Option<File>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(&self.folder, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => file?,
         };
+        let found = fstat(&file)?;
         let caller = self.owner.map(|owner| owner.uid);
-        let is_own = found.st_uid == rustix::process::geteuid().as_raw()
+        let is_own = found.st_uid == geteuid().as_raw()
             || Some(found.st_uid) == caller
             || found.st_uid == self.uid;
         let kind = FileType::from_raw_mode(found.st_mode);
@@ -73,7 +87,23 @@ impl OutputFolder {
             );
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
-        Ok(())
+        Ok(Some(file.into()))
+    }
+
+    /// As [`find`](Self::find), but of a link what it leads to: also of a link of the kernel to a pipe, which has no path.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn find_behind_link(&self, name: &OsStr) -> io::Result<Option<File>> {
+        match self.find(name)? {
+            Some(found) if found.metadata()?.is_symlink() => {}
+            found => return Ok(found),
+        }
+        match openat(&self.folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            file => Ok(Some(file?.into())),
+        }
     }
 
     /// Makes a file that only its owner may read and write.
@@ -97,32 +127,63 @@ impl OutputFolder {
     fn create_with(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&self.folder, name, flags | OFlags::CLOEXEC, mode)?;
-        if let Some((uid, gid)) = self.new_owner() {
-            fchown(&file, Some(uid), Some(gid))?;
-        }
+        give(&file, self.receiver)?;
         Ok(file.into())
     }
 
-    /// Makes a folder that only this process's user may use, until it is [given](Self::give).
+    /// Makes a folder that only this process's user may use, until it is [given](Self::give). What is made in it goes there,
+    /// whatever is done to its name meanwhile.
     ///
     /// # Errors
     ///
-    /// Something has the name, or no folder may be made.
-    pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
-        Ok(mkdirat(&self.folder, name, Mode::RWXU)?)
+    /// Something has the name, no folder may be made, or it was replaced at once.
+    pub fn create_folder(&self, name: &OsStr) -> io::Result<OutputFolder> {
+        mkdirat(&self.folder, name, Mode::RWXU)?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(&self.folder, name, flags, Mode::empty())?;
+        let found = fstat(&folder)?;
+        let uid = geteuid().as_raw();
+        let made = OutputFolder {
+            folder,
+            uid,
+            mode: found.st_mode,
+            owner: self.owner,
+            receiver: self.receiver,
+        };
+        match found.st_uid == uid && made.mode & 0o077 == 0 && made.is_empty()? {
+            true => Ok(made),
+            false => Err(io::Error::other("another folder took its place as it was made")),
+        }
     }
 
-    /// Gives a folder that was made here, with all that is in it, to its owner.
+    /// Gives this folder, which was made in another, to whom that one's files are for. Until then nobody else enters it.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or not be given.
-    pub fn give(&self, name: &OsStr) -> io::Result<()> {
-        let Some((uid, gid)) = self.new_owner() else { return Ok(()) };
-        // Its own folder comes last: until then nobody else can swap what is in it.
-        let path = self.path(name);
-        give_content(&path, uid, gid)?;
-        Ok(chownat(CWD, &path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
+    /// The kernel refuses it.
+    pub fn give(&self) -> io::Result<()> {
+        give(&self.folder, self.receiver)
+    }
+
+    /// Whether nothing has a name, or an empty file or folder. A link is neither.
+    pub fn is_vacant(&self, name: &OsStr) -> bool {
+        let Ok(found) = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return true };
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => found.st_size == 0,
+            FileType::Directory => {
+                self.entered(name).and_then(|folder| folder.is_empty()).unwrap_or(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a name is still that of a folder which was made here.
+    pub fn holds(&self, name: &OsStr, made: &OutputFolder) -> bool {
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        match (found, fstat(&made.folder)) {
+            (Ok(found), Ok(made)) => (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino),
+            _ => false,
+        }
     }
 
     /// Gives a name to what has another.
@@ -144,9 +205,24 @@ impl OutputFolder {
             .or_else(|_| unlinkat(&self.folder, name, AtFlags::REMOVEDIR))?)
     }
 
+    /// Removes all that is in this folder.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses it.
+    pub fn clear(&self) -> io::Result<()> {
+        for name in self.names()? {
+            if self.remove(&name).is_err() {
+                self.entered(&name)?.clear()?;
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A path by which this process finds this folder wherever it is moved, while this lives: for calls that take paths.
     pub fn here(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.folder.as_raw_fd().to_string())
+        by_descriptor(&self.folder)
     }
 
     /// A path of a name in it, likewise.
@@ -154,25 +230,52 @@ impl OutputFolder {
         self.here().join(name)
     }
 
-    /// Who gets what is made, if not this process's user.
-    fn new_owner(&self) -> Option<(Uid, Gid)> {
-        const STICKY_FOR_ALL: u32 = 0o1002;
-        let owner = self.owner.filter(|_| rustix::process::geteuid().is_root())?;
-        let is_for_all = self.mode & STICKY_FOR_ALL == STICKY_FOR_ALL;
-        (self.uid == owner.uid || is_for_all)
-            .then_some((Uid::from_raw(owner.uid), Gid::from_raw(owner.gid)))
+    fn entered(&self, name: &OsStr) -> io::Result<OutputFolder> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(&self.folder, name, flags, Mode::empty())?;
+        let found = fstat(&folder)?;
+        let (owner, receiver) = (self.owner, self.receiver);
+        Ok(OutputFolder { folder, uid: found.st_uid, mode: found.st_mode, owner, receiver })
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.names()?.is_empty())
+    }
+
+    fn names(&self) -> io::Result<Vec<OsString>> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut names = Vec::new();
+        for entry in Dir::new(openat(&self.folder, ".", flags, Mode::empty())?)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
     }
 }
 
-fn give_content(folder: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_content(&entry.path(), uid, gid)?;
+/// Opens a file that was [found](OutputFolder::find) in earnest: that file, whatever has its name by now.
+///
+/// # Errors
+///
+/// The kernel refuses it; a link, too.
+pub fn open_found(found: &File, options: &OpenOptions) -> io::Result<File> {
+    options.open(by_descriptor(found))
+}
+
+fn by_descriptor(file: impl AsFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(file.as_fd().as_raw_fd().to_string())
+}
+
+fn give(file: impl AsFd, receiver: Option<Owner>) -> io::Result<()> {
+    match receiver {
+        Some(Owner { uid, gid }) => {
+            Ok(fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
         }
-        chownat(CWD, entry.path(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -202,7 +305,8 @@ mod tests {
         symlink(root.path().join("target"), root.path().join("link")).unwrap();
         assert!(folder.create("link".as_ref()).is_err());
         assert!(!root.path().join("target").exists());
-        assert!(folder.check("link".as_ref()).is_ok() && folder.check("none".as_ref()).is_ok());
+        let find = |name: &str| folder.find(name.as_ref()).unwrap();
+        assert!(find("link").unwrap().metadata().unwrap().is_symlink() && find("none").is_none());
         // The folder is found again under another name.
         let moved = root.path().with_extension("moved");
         fs::rename(root.path(), &moved).unwrap();
@@ -234,16 +338,70 @@ mod tests {
             }
             let (folder, file) = OutputFolder::of(&path.join("file"), Some(OTHER)).unwrap();
             folder.create(&file).unwrap();
-            folder.create_folder("folder".as_ref()).unwrap();
-            fs::create_dir(path.join("folder/in")).unwrap();
-            fs::write(path.join("folder/in/file"), "").unwrap();
-            symlink("/etc/hostname", path.join("folder/link")).unwrap();
-            folder.give("folder".as_ref()).unwrap();
-            for made in ["file", "folder", "folder/in", "folder/in/file", "folder/link"] {
+            let made = folder.create_folder("folder".as_ref()).unwrap();
+            let inner = made.create_folder("in".as_ref()).unwrap();
+            inner.create("file".as_ref()).unwrap();
+            inner.give().unwrap();
+            let of_folder = || fs::metadata(path.join("folder")).unwrap();
+            assert_eq!((of_folder().uid(), of_folder().mode() & 0o777), (0, 0o700), "not yet");
+            made.give().unwrap();
+            for made in ["file", "folder", "folder/in", "folder/in/file"] {
                 let found = fs::symlink_metadata(path.join(made)).unwrap();
                 assert_eq!(found.uid(), expected, "{name}/{made}");
             }
         }
+    }
+
+    /// Who may write in the folder exchanges what root makes there for a link, as soon as it has its name.
+    #[test]
+    fn a_folder_that_is_exchanged_for_a_link_is_still_written_to_itself() {
+        let root = tempfile::tempdir().unwrap();
+        let (target, output) = (root.path().join("target"), root.path().join("output"));
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("of-root"), "secret").unwrap();
+        fs::create_dir(&output).unwrap();
+        let owner = rustix::process::geteuid().is_root().then_some(OTHER);
+        if let Some(OTHER) = owner {
+            chown(&output, Some(OTHER.uid), None).unwrap();
+        }
+        let (folder, name) = OutputFolder::of(&output.join("made"), owner).unwrap();
+        let made = folder.create_folder(&name).unwrap();
+        assert!(folder.holds(&name, &made));
+        fs::rename(output.join("made"), output.join("moved")).unwrap();
+        symlink(&target, output.join("made")).unwrap();
+        let inner = made.create_folder("in".as_ref()).unwrap();
+        inner.create("file".as_ref()).unwrap();
+        inner.give().unwrap();
+        made.give().unwrap();
+        assert!(!folder.holds(&name, &made) && !folder.is_vacant(&name));
+        assert!(output.join("moved/in/file").exists());
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+        let uid = rustix::process::geteuid().as_raw();
+        for path in [target.clone(), target.join("of-root")] {
+            assert_eq!(fs::metadata(&path).unwrap().uid(), uid, "{path:?}");
+        }
+        made.clear().unwrap();
+        assert!(folder.is_vacant("moved".as_ref()));
+        assert_eq!(fs::read(target.join("of-root")).unwrap(), b"secret");
+        // A link within is removed, and not entered.
+        symlink(&target, output.join("moved/link")).unwrap();
+        made.clear().unwrap();
+        assert!(target.join("of-root").exists() && folder.is_vacant("moved".as_ref()));
+    }
+
+    #[test]
+    fn what_was_found_is_opened_whatever_has_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, name) = OutputFolder::of(&root.path().join("file"), None).unwrap();
+        fs::write(root.path().join("file"), "first").unwrap();
+        let found = folder.find(&name).unwrap().unwrap();
+        fs::rename(root.path().join("file"), root.path().join("other")).unwrap();
+        fs::write(root.path().join("file"), "second").unwrap();
+        let first = open_found(&found, OpenOptions::new().read(true)).unwrap();
+        assert_eq!(io::read_to_string(first).unwrap(), "first");
+        symlink("other", root.path().join("link")).unwrap();
+        let link = folder.find("link".as_ref()).unwrap().unwrap();
+        assert!(open_found(&link, OpenOptions::new().read(true)).is_err());
     }
 
     #[test]
@@ -259,7 +417,7 @@ mod tests {
         }
         let why = |name: &str, owner| {
             let (folder, name) = OutputFolder::of(&root.path().join(name), owner).unwrap();
-            folder.check(&name).err().map(|error| error.to_string())
+            folder.find(&name).err().map(|error| error.to_string())
         };
         for name in ["link", "file"] {
             assert_eq!(why(name, None), None, "the folder is root's alone");

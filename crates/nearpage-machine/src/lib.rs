@@ -77,7 +77,7 @@ pub mod tunable;
 pub mod work;
 
 pub use beneath::open_beneath;
-pub use created::{OutputFolder, Owner};
+pub use created::{OutputFolder, Owner, open_found};
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
 pub use document::MachineDocument;

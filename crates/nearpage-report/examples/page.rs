@@ -27,7 +27,7 @@ message_ns = 3000.0
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join("nearpage-example-page.html");
     // Before the work: a path that nothing can be written to is told at once.
-    let file = PageFile::at(&path, &[])?;
+    let file = PageFile::at(&path, &[], None)?;
     let report = run(&Scenario::parse("mine.toml", SCENARIO)?, &Options::default())?;
     let origin = Origin { command: "the example `page`".into(), seed: "no randomness".into() };
     let page = lab::page_of(&[report], &[], &origin);

@@ -3,13 +3,14 @@
 //! A page takes its name when it is complete: [`PageFile::write`] writes beside it, and renames. So a reader finds the
 //! older page or the new one, and what stops the work earlier (an error, Ctrl-C, a full disk) leaves no file behind.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use nearpage_machine::{OutputFolder, Owner, shown};
+use nearpage_machine::{OutputFolder, Owner, open_found, shown};
 
 /// A page could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,10 +47,16 @@ pub enum WriteError {
 pub struct PageFile {
     /// The name that the page was asked for under.
     asked: PathBuf,
-    /// The file itself, behind symbolic links.
-    path: PathBuf,
-    owner: Option<Owner>,
+    place: Arc<Place>,
     is_for_all: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A file behind symbolic links, by its folder: whatever becomes of the path, the page goes there.
+    File(OutputFolder, OsString),
+    /// A device or FIFO, found and not opened in earnest.
+    Stream(File),
 }
 
 impl PageFile {
@@ -57,45 +64,39 @@ impl PageFile {
     /// one stays as it is.
     ///
     /// `inputs` are files that the work reads; those that do not exist are passed over. A new page is for its owner alone: it
-    /// may show what only root can read. An older one keeps those who may read it.
+    /// may show what only root can read; it is of `owner`, who called `sudo`, where that user could have made it. An older
+    /// one keeps those who may read it.
     ///
     /// # Errors
     ///
     /// [`WriteError::Unwritable`]: `path` names a folder, a place where no file can be made or written, or what another user
     /// may have planted in a folder that all may write.
     /// [`WriteError::IsInput`]: `path` is one of `inputs`, also under another name.
-    pub fn at(path: &Path, inputs: &[&Path]) -> Result<PageFile, WriteError> {
+    pub fn at(path: &Path, inputs: &[&Path], owner: Option<Owner>) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
-        if path.file_name().is_some() && path.symlink_metadata().is_ok() {
-            let planted =
-                OutputFolder::of(path, None).and_then(|(folder, name)| folder.check(&name));
-            planted.map_err(unwritable)?;
-        }
-        let (asked, behind) = (path.into(), behind_links(path).map_err(unwritable)?);
-        let file = PageFile { asked, path: behind, owner: None, is_for_all: false };
-        let Ok(older) = fs::metadata(&file.path) else {
+        let (place, older) = place(path, owner).map_err(unwritable)?;
+        let file = PageFile { asked: path.into(), place: place.into(), is_for_all: false };
+        let older = older.map(|older| Ok((older.metadata()?, older))).transpose();
+        let Some((metadata, older)) = older.map_err(unwritable)? else {
             // Only the file system can say whether a file may be made here.
-            Beside::of(&file, None).map_err(unwritable)?;
+            file.beside(None).map_err(unwritable)?;
             return Ok(file);
         };
-        if let Some(input) = inputs.iter().find(|input| is_same_file(input, &older)) {
+        if let Some(input) = inputs.iter().find(|input| is_same_file(input, &metadata)) {
             let (path, input) = (shown(path).to_string(), shown(input).to_string());
             return Err(WriteError::IsInput { path, input });
         }
         // A FIFO waits for its reader when it is opened, and ends for the reader when it is closed.
-        if !older.file_type().is_fifo() {
-            OpenOptions::new().append(true).open(&file.path).map_err(unwritable)?;
+        if !metadata.file_type().is_fifo() {
+            open_found(&older, OpenOptions::new().append(true)).map_err(unwritable)?;
         }
-        if older.is_file() {
-            Beside::of(&file, Some(&older)).map_err(unwritable)?;
+        match metadata.is_file() {
+            true => {
+                file.beside(Some(&metadata)).map_err(unwritable)?;
+                Ok(file)
+            }
+            false => Ok(PageFile { place: Place::Stream(older).into(), ..file }),
         }
-        Ok(file)
-    }
-
-    /// A new page is for this user, who called `sudo`, where that user could have made it.
-    #[must_use]
-    pub fn owned_by(self, owner: Option<Owner>) -> PageFile {
-        PageFile { owner, ..self }
     }
 
     /// All may read a new page, as the process's mask allows: for collectors of metrics.
@@ -119,44 +120,41 @@ impl PageFile {
     }
 
     fn replace(&self, page: &str) -> io::Result<()> {
-        let older = fs::metadata(&self.path).ok();
+        let older = match &*self.place {
+            Place::Stream(stream) => {
+                let mut stream = open_found(stream, OpenOptions::new().write(true))?;
+                return stream.write_all(page.as_bytes());
+            }
+            // What others have put there meanwhile is judged as at first.
+            Place::File(folder, name) => folder.find(name)?,
+        };
+        let older = older.map(|older| older.metadata()).transpose()?;
         if older.as_ref().is_some_and(|older| !older.is_file()) {
-            return OpenOptions::new().write(true).open(&self.path)?.write_all(page.as_bytes());
+            return Err(io::Error::other("it became something else than a file meanwhile"));
         }
-        let mut beside = Beside::of(self, older.as_ref())?;
+        let mut beside = self.beside(older.as_ref())?;
         beside.file.write_all(page.as_bytes())?;
         // Some file systems say only here that they are full.
         beside.file.sync_all()?;
         beside.take_name()
     }
-}
 
-/// So many unfinished pages of one process and name are tried before a page is given up.
-const NAMES_MOST: u32 = 64;
-
-/// An unfinished file in the folder of another. Dropped, it is removed.
-struct Beside {
-    file: File,
-    folder: OutputFolder,
-    part: OsString,
-    name: OsString,
-}
-
-impl Beside {
     /// A new file that may be read by whom the older one allows.
-    fn of(page: &PageFile, older: Option<&Metadata>) -> io::Result<Self> {
-        let (folder, name) = OutputFolder::of(&page.path, page.owner)?;
+    fn beside(&self, older: Option<&Metadata>) -> io::Result<Beside<'_>> {
+        let Place::File(folder, name) = &*self.place else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         let mut numbers = 0..NAMES_MOST;
         loop {
             let mut part = name.clone();
             part.push(format!(".{}-{}.part", std::process::id(), numbers.start));
-            let made = match page.is_for_all {
+            let made = match self.is_for_all {
                 true => folder.create_for_all(&part),
                 false => folder.create(&part),
             };
             match made {
                 Ok(file) => {
-                    let beside = Self { file, folder, part, name };
+                    let beside = Beside { file, folder, part, name };
                     if let Some(older) = older {
                         beside.file.set_permissions(older.permissions())?;
                     }
@@ -173,30 +171,52 @@ impl Beside {
             }
         }
     }
+}
 
+/// So many unfinished pages of one process and name are tried before a page is given up.
+const NAMES_MOST: u32 = 64;
+
+/// An unfinished file in the folder of another. Dropped, it is removed.
+struct Beside<'p> {
+    file: File,
+    folder: &'p OutputFolder,
+    part: OsString,
+    name: &'p OsStr,
+}
+
+impl Beside<'_> {
     fn take_name(self) -> io::Result<()> {
         // Dropped after the rename, this finds no file to remove.
-        self.folder.rename(&self.part, &self.name)
+        self.folder.rename(&self.part, self.name)
     }
 }
 
-impl Drop for Beside {
+impl Drop for Beside<'_> {
     fn drop(&mut self) {
         // Without an error to return, and with nothing that the next page needs.
         let _ = self.folder.remove(&self.part);
     }
 }
 
-/// Where a path leads to: a page that replaced a symbolic link would leave the older one where the link points.
-fn behind_links(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
-            // A link to a file that is not there yet.
-            Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
-            Err(_) => Ok(path.into()),
-        },
-        other => other,
+/// Where a path leads to, and what is there: a page that replaced a symbolic link would leave the older one where the link
+/// points.
+fn place(path: &Path, owner: Option<Owner>) -> io::Result<(Place, Option<File>)> {
+    let (folder, name) = OutputFolder::of(path, owner)?;
+    let found = folder.find(&name)?;
+    match &found {
+        Some(found) if found.metadata()?.is_symlink() => {}
+        _ => return Ok((Place::File(folder, name), found)),
     }
+    let target = match fs::canonicalize(path) {
+        // A link to a file that is not there yet, or of the kernel to what has no path.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().unwrap_or(Path::new("")).join(fs::read_link(path)?)
+        }
+        target => target?,
+    };
+    let (folder, name) = OutputFolder::of(&target, owner)?;
+    let found = folder.find_behind_link(&name)?;
+    Ok((Place::File(folder, name), found))
 }
 
 fn is_same_file(path: &Path, other: &Metadata) -> bool {
@@ -224,7 +244,7 @@ mod tests {
         let path = folder.path().join("page.html");
         fs::write(&path, "an older and longer page").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let file = PageFile::at(&path, &[]).unwrap();
+        let file = PageFile::at(&path, &[], None).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "an older and longer page");
         file.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
@@ -237,10 +257,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
         let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
-        PageFile::at(&path, &[]).unwrap().write("page").unwrap();
+        PageFile::at(&path, &[], None).unwrap().write("page").unwrap();
         assert_eq!(mode(), 0o600);
         fs::remove_file(&path).unwrap();
-        PageFile::at(&path, &[]).unwrap().for_all().write("page").unwrap();
+        PageFile::at(&path, &[], None).unwrap().for_all().write("page").unwrap();
         fs::write(folder.path().join("as-always"), "").unwrap();
         assert_eq!(mode(), fs::metadata(folder.path().join("as-always")).unwrap().mode() & 0o777);
     }
@@ -257,15 +277,68 @@ mod tests {
             eprintln!("SKIPPED: a_planted_link_is_refused: only root gives files away");
             return;
         }
-        let error = PageFile::at(&link, &[]).unwrap_err().to_string();
+        let error = PageFile::at(&link, &[], None).unwrap_err().to_string();
         assert!(error.contains("of another user (uid 12345)"), "{error}");
         assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    }
+
+    /// While the work goes on, another user plants what would let that user read root's page.
+    #[test]
+    fn what_is_planted_meanwhile_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let path = folder.path().join("page.html");
+        let plant = |name: &str, options: &[&str]| {
+            let mut command = std::process::Command::new("setpriv");
+            command.args(["--reuid", "65534", "--clear-groups"]).args(options).arg(&path);
+            let has_planted = command.output().is_ok_and(|ran| ran.status.success());
+            if !has_planted {
+                eprintln!(
+                    "SKIPPED: what_is_planted_meanwhile_is_refused: {name}: needs root and setpriv"
+                );
+            }
+            has_planted
+        };
+        for (name, options) in [
+            ("FIFO", &["mkfifo", "-m", "666"][..]),
+            ("file", &["install", "-m", "666", "/dev/null"]),
+            ("link", &["ln", "-s", "/dev/null"]),
+        ] {
+            let file = PageFile::at(&path, &[], None).unwrap();
+            if !plant(name, options) {
+                return;
+            }
+            let error = file.write("of root").unwrap_err().to_string();
+            assert!(error.contains("of another user (uid 65534)"), "{name}: {error}");
+            assert_eq!(names(folder.path()), ["page.html"], "{name}");
+            fs::remove_file(&path).unwrap();
+        }
+        // What is of this user, and no file any more, is not waited for.
+        let file = PageFile::at(&path, &[], None).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = file.write("page").unwrap_err().to_string();
+        assert!(error.contains("something else than a file"), "{error}");
+    }
+
+    /// Who may write above the folder exchanges it for a link.
+    #[test]
+    fn a_page_goes_to_the_folder_that_was_checked() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["folder", "other"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let file = PageFile::at(&root.path().join("folder/page.html"), &[], None).unwrap();
+        fs::rename(root.path().join("folder"), root.path().join("moved")).unwrap();
+        symlink("other", root.path().join("folder")).unwrap();
+        file.write("page").unwrap();
+        assert!(names(&root.path().join("other")).is_empty());
+        assert_eq!(names(&root.path().join("moved")), ["page.html"]);
     }
 
     #[test]
     fn a_page_that_is_never_written_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
-        let file = PageFile::at(&folder.path().join("page.html"), &[]).unwrap();
+        let file = PageFile::at(&folder.path().join("page.html"), &[], None).unwrap();
         assert!(names(folder.path()).is_empty(), "already while the work goes on");
         drop(file);
         assert!(names(folder.path()).is_empty());
@@ -275,7 +348,7 @@ mod tests {
     fn a_page_that_cannot_be_finished_leaves_the_older_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        let file = PageFile::at(&path, &[]).unwrap();
+        let file = PageFile::at(&path, &[], None).unwrap();
         // The name of a folder with something in it: the rename fails, after all is written.
         fs::create_dir(&path).unwrap();
         fs::write(path.join("inside"), "").unwrap();
@@ -286,11 +359,11 @@ mod tests {
 
     #[test]
     fn a_full_device_is_an_error_of_the_write() {
-        let file = PageFile::at(Path::new("/dev/full"), &[]).unwrap();
+        let file = PageFile::at(Path::new("/dev/full"), &[], None).unwrap();
         let error = file.write("page").unwrap_err();
         assert!(matches!(error, WriteError::Unwritten { .. }), "{error:?}");
         assert!(error.to_string().starts_with("cannot write /dev/full: No space left"), "{error}");
-        let file = PageFile::at(Path::new("/dev/null"), &[]).unwrap();
+        let file = PageFile::at(Path::new("/dev/null"), &[], None).unwrap();
         file.write("page").unwrap();
     }
 
@@ -308,11 +381,11 @@ mod tests {
                 None => folder.path().join(name),
             };
             fs::create_dir_all(folder.path().join("none")).unwrap();
-            let error = PageFile::at(&path, &inputs).unwrap_err();
+            let error = PageFile::at(&path, &inputs, None).unwrap_err();
             assert!(matches!(error, WriteError::IsInput { .. }), "{name}: {error:?}");
         }
         assert_eq!(fs::read_to_string(&input).unwrap(), "recorded");
-        PageFile::at(&folder.path().join("other"), &inputs).unwrap().write("page").unwrap();
+        PageFile::at(&folder.path().join("other"), &inputs, None).unwrap().write("page").unwrap();
     }
 
     #[test]
@@ -321,7 +394,7 @@ mod tests {
         let (target, link) = (folder.path().join("target"), folder.path().join("link"));
         symlink("target", &link).unwrap();
         for page in ["first", "second"] {
-            PageFile::at(&link, &[]).unwrap().write(page).unwrap();
+            PageFile::at(&link, &[], None).unwrap().write(page).unwrap();
             assert_eq!(fs::read_to_string(&target).unwrap(), page);
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         }
@@ -331,8 +404,8 @@ mod tests {
     fn errors_name_path_and_reason() {
         let folder = tempfile::tempdir().unwrap();
         let error =
-            PageFile::at(&folder.path().join("none/page.html"), &[]).unwrap_err().to_string();
+            PageFile::at(&folder.path().join("none/page.html"), &[], None).unwrap_err().to_string();
         assert!(error.contains("none/page.html: No such file"), "{error}");
-        assert!(PageFile::at(folder.path(), &[]).is_err());
+        assert!(PageFile::at(folder.path(), &[], None).is_err());
     }
 }

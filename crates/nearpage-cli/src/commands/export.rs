@@ -153,5 +153,5 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
         return Err(ExportFailure::Name { path: shown(path).to_string() }.into());
     }
     // Replaced in one step: the collector never reads half a file.
-    Ok(PageFile::at(path, &[])?.for_all().write(text)?)
+    Ok(PageFile::at(path, &[], None)?.for_all().write(text)?)
 }

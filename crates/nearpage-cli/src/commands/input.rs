@@ -34,8 +34,8 @@ pub(super) fn page_file<'a>(
     inputs: impl Iterator<Item = &'a Path>,
 ) -> Result<PageFile, WriteError> {
     let files: Vec<PathBuf> = inputs.flat_map(files_of).collect();
-    let page = PageFile::at(path, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-    Ok(page.owned_by(sudo::caller()))
+    let files = files.iter().map(PathBuf::as_path).collect::<Vec<_>>();
+    PageFile::at(path, &files, sudo::caller())
 }
 
 /// The files behind an input: a file, all files below a folder, and the file that standard input was redirected from.

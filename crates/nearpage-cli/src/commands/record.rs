@@ -108,9 +108,10 @@ that the command printed, which go to cmd.txt instead of the terminal. Its input
 bundle: who called sudo, where that user may make files, else who runs this. --redact keeps what a replay needs: tasks
 are numbers, pages lie where they do without KASLR, and a kernel is known by its version alone. Nobody can undo it.
 
-Under sudo the command runs as the user who called it, with the environment that sudo passed on and that user's HOME,
-USER, LOGNAME and SHELL; --user root runs it as root. Of the environment, the command of another --user gets only PATH,
-TERM, COLORTERM, TZ, LANG, LANGUAGE and LC_*. As another user than root, it has no terminal.
+Under sudo, doas and pkexec the command runs as the user who called it, with the environment that was passed on and
+that user's HOME, USER, LOGNAME and SHELL; --user root runs it as root. su does not say who called it: name --user. Of
+the environment, the command of another --user gets only PATH, TERM, COLORTERM, TZ, LANG, LANGUAGE and LC_*. As another
+user than root, it has no terminal.
 
 Ctrl-C, SIGTERM, SIGHUP, SIGQUIT or the end of --duration: the command and what it started are asked to end (SIGTERM),
 after 5 s or a second Ctrl-C they are killed; the bundle holds what happened until then. Ctrl-C while the bundle is

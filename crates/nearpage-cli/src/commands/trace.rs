@@ -4,12 +4,12 @@ mod summary;
 mod twin;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::{OutputFolder, shown};
+use nearpage_machine::{OutputFolder, open_found, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
@@ -321,12 +321,15 @@ impl Output {
         if is_standard(path) {
             return Ok(Output::Plain(BufWriter::new(Box::new(io::stdout()))));
         }
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Ok(Output::Plain(BufWriter::new(Box::new(File::create(path)?))));
+        let (mut folder, mut name) = OutputFolder::of(path, sudo::caller())?;
+        if let Some(found) = folder.find_behind_link(&name)? {
+            if !found.metadata()?.is_file() {
+                let stream = open_found(&found, OpenOptions::new().write(true))?;
+                return Ok(Output::Plain(BufWriter::new(Box::new(stream))));
+            }
+            (folder, name) = OutputFolder::of(&place(path), sudo::caller())?;
+            folder.find(&name)?;
         }
-        let path = place(path);
-        let (folder, name) = OutputFolder::of(&path, sudo::caller())?;
-        folder.check(&name)?;
         // Made and written without the library, whose errors name its file instead of the user's.
         let made = tempfile::Builder::new()
             .make_in(folder.here(), |path| folder.create(path.file_name().unwrap_or_default()))?;
@@ -339,6 +342,8 @@ impl Output {
             Output::Plain(mut writer) => writer.flush(),
             Output::Beside(mut writer, beside, folder, name) => {
                 writer.flush()?;
+                // Others may have planted something meanwhile.
+                folder.find(&name)?;
                 beside.persist(folder.path(&name)).map_err(|error| error.error)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -164,6 +164,47 @@ fn the_script_is_plain_sh() {
     let run = run.unwrap();
     assert_eq!(run.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&run.stderr).contains("500ms"));
+}
+
+/// The command that the script records exchanges the bundle for a link to a file of root's, and has no terminal.
+#[test]
+fn the_script_follows_no_link_of_its_command() {
+    if !can_trace("the_script_follows_no_link_of_its_command") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let (home, secret) = (root.path().join("home"), root.path().join("secret"));
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(12_345), Some(12_346)).unwrap();
+    fs::write(&secret, "of root").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let (_, script, _) = output(&mut nearpage(&["record", "--print-script"]));
+    fs::write(root.path().join("record.sh"), script).unwrap();
+    let record = |path: &str, work: &str| {
+        let mut command = Command::new("sh");
+        command.arg("../record.sh").args(["-o", path, "--", "sh", "-c", work]);
+        command.current_dir(&home).env("SUDO_UID", "12345").env("SUDO_GID", "12346");
+        output(&mut command)
+    };
+    let (code, _, message) = record("a.tar.gz", "rm a.tar.gz; ln -s ../secret a.tar.gz");
+    assert!(code == Some(2) && message.contains("removed or replaced"), "{message}");
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "of root");
+    assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
+
+    // So does a folder on the way.
+    fs::create_dir(home.join("in")).unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    let work = "mv in moved; ln -s ../etc in; ls -l /proc/self/fd; ps -o tty= -p $$";
+    chown(home.join("in"), Some(12_345), Some(12_346)).unwrap();
+    let (code, _, message) = record("in/b.tar.gz", work);
+    assert_eq!(code, Some(0), "{message}");
+    assert_eq!(fs::read_dir(root.path().join("etc")).unwrap().count(), 0);
+    let bundle = fs::metadata(home.join("moved/b.tar.gz")).unwrap();
+    assert_eq!((bundle.uid(), bundle.mode() & 0o777), (12_345, 0o600));
+    unpack(&home.join("moved/b.tar.gz"), root.path());
+    let printed = fs::read_to_string(root.path().join("b/cmd.txt")).unwrap();
+    assert!(!printed.contains("b.tar.gz") && printed.trim_end().ends_with('?'), "{printed}");
 }
 
 /// A bundle that was recorded here is read by all that read bundles, and replayed.
@@ -436,17 +477,35 @@ fn the_command_is_of_who_called_sudo() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let work = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME secret=$SECRET sudo=$SUDO_UID; \
+    let work = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME secret=$SECRET sudo=$SUDO_UID$PKEXEC_UID$DOAS_USER; \
                 cat /proc/1/environ; (: </dev/tty) && echo terminal; echo again >>/dev/stdout";
-    for (number, (sudo, user, expected)) in [
-        ("12345", None, "12345\n12346\n12346\n/ 12345 12345 secret=s sudo=\n"),
+    for (number, (by, sudo, user, expected)) in [
+        ("SUDO_UID", "12345", None, "12345\n12346\n12346\n/ 12345 12345 secret=s sudo=\n"),
         (
+            "SUDO_UID",
             "12345",
             Some("nobody"),
             "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n",
         ),
-        ("", Some("65534"), "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n"),
-        ("12345", Some("root"), "0\n0\n0\n/root-home u l secret=s sudo=12345\n"),
+        (
+            "SUDO_UID",
+            "",
+            Some("65534"),
+            "65534\n65534\n65534\n/nonexistent nobody nobody secret= sudo=\n",
+        ),
+        ("SUDO_UID", "12345", Some("root"), "0\n0\n0\n/root-home u l secret=s sudo=12345\n"),
+        (
+            "PKEXEC_UID",
+            "65534",
+            None,
+            "65534\n65534\n65534\n/nonexistent nobody nobody secret=s sudo=\n",
+        ),
+        (
+            "DOAS_USER",
+            "nobody",
+            None,
+            "65534\n65534\n65534\n/nonexistent nobody nobody secret=s sudo=\n",
+        ),
     ]
     .into_iter()
     .enumerate()
@@ -457,7 +516,7 @@ fn the_command_is_of_who_called_sudo() {
         let mut command = nearpage(&arguments);
         command.current_dir(folder.path());
         command.envs([("SECRET", "s"), ("HOME", "/root-home"), ("USER", "u"), ("LOGNAME", "l")]);
-        command.env("SUDO_UID", sudo).env("SUDO_GID", "12346");
+        command.env(by, sudo).env("SUDO_GID", "12346");
         let (_, _, message) = output(&mut command);
         let printed = fs::read(folder.path().join(&bundle).join("cmd.txt"));
         let printed = printed.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {message}"));
@@ -491,7 +550,7 @@ fn a_bundle_is_for_who_called_sudo() {
     for (folder, output_path, made, owner, mode) in [
         (&own, "a.tar.zst", "a.tar.zst", CALLER, 0o600),
         (&own, "b/", "b", CALLER, 0o700),
-        (&own, "c/", "c/before/zoneinfo", CALLER, 0o644),
+        (&own, "c/", "c/before/zoneinfo", CALLER, 0o600),
         (&other, "a.tar", "a.tar", (0, 0), 0o600),
     ] {
         let mut command = nearpage(&["record", "--duration", "10ms", "-o", output_path]);

@@ -619,29 +619,15 @@ const DOORS: [(&str, &[&str]); 13] = [
         "fs::read(",
         &[
             "nearpage-trace/src/record/instance.rs",
+            "nearpage-trace/src/record/recorder.rs",
             "nearpage-trace/src/record/rings.rs",
             "nearpage-trace/src/record/surroundings.rs",
             "nearpage-trace/src/record/target.rs",
         ],
     ),
-    // Folders that were just made; a file of tracefs; devices; pages of a manual.
-    (
-        "File::create",
-        &[
-            "nearpage-trace/src/record/archive.rs",
-            "nearpage-trace/src/record/instance.rs",
-            "nearpage-replay/src/twin.rs",
-            "nearpage-cli/src/commands/trace.rs",
-        ],
-    ),
-    (
-        " fs::write(",
-        &[
-            "nearpage-trace/src/record/archive.rs",
-            "nearpage-replay/src/twin.rs",
-            "nearpage-cli/src/commands/man.rs",
-        ],
-    ),
+    // Folders that were just made; a file of tracefs; pages of a manual.
+    ("File::create", &["nearpage-trace/src/record/instance.rs", "nearpage-replay/src/twin.rs"]),
+    (" fs::write(", &["nearpage-replay/src/twin.rs", "nearpage-cli/src/commands/man.rs"]),
     (".create(true)", &[]),
     // None of these runs with more rights than its user; the libraries that may are not among these crates.
     (

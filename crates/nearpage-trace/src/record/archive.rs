@@ -1,8 +1,11 @@
 //! The files of a bundle, and the archive that they become.
 
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+
+use nearpage_machine::OutputFolder;
 
 use super::capture::{NAMES, Snapshot};
 use super::compress::zstd;
@@ -87,21 +90,32 @@ impl Files {
         Ok(archive)
     }
 
-    /// Writes all into a folder; returns the bytes.
+    /// Writes all into a folder that was made for it; returns the bytes.
     ///
     /// # Errors
     ///
     /// A file cannot be written, or the trace not be read.
-    pub(super) fn write_folder(&self, folder: &Path, trace: &mut File) -> io::Result<u64> {
-        let mut bytes = 0;
+    pub(super) fn write_folder(&self, folder: &OutputFolder, trace: &mut File) -> io::Result<u64> {
+        let (mut bytes, mut captures) = (0, BTreeMap::new());
         for (name, content) in &self.0 {
-            let path = folder.join(name);
-            fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            fs::write(path, content)?;
+            let mut file = match name.split_once('/') {
+                None => folder.create(name.as_ref())?,
+                Some((capture, name)) => {
+                    let inner = match captures.entry(capture) {
+                        Entry::Occupied(made) => made.into_mut(),
+                        Entry::Vacant(new) => new.insert(folder.create_folder(capture.as_ref())?),
+                    };
+                    inner.create(name.as_ref())?
+                }
+            };
+            file.write_all(content)?;
             bytes += content.len() as u64;
         }
+        for capture in captures.values() {
+            capture.give()?;
+        }
         trace.rewind()?;
-        Ok(bytes + io::copy(trace, &mut File::create(folder.join(TRACE_NAME))?)?)
+        Ok(bytes + io::copy(trace, &mut folder.create(TRACE_NAME.as_ref())?)?)
     }
 }
 

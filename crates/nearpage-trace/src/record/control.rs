@@ -1,14 +1,15 @@
 //! The caller's hold on a recording: it can be stopped from other threads and from handlers of signals.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::AtFlags;
 use rustix::process::{Pid, Signal};
 
 use super::leftovers::Leftovers;
@@ -28,8 +29,8 @@ struct Inner {
     stops: AtomicU32,
     /// The command that runs, or 0.
     command: AtomicI32,
-    /// What was made for the bundle, and is to be removed as long as that is not finished.
-    unfinished: OnceLock<Vec<CString>>,
+    /// What was made for the bundle, by its folder, and is to be removed as long as that is not finished.
+    unfinished: OnceLock<(OwnedFd, Vec<CString>)>,
     is_finished: AtomicBool,
     /// What may be in the kernel, wherever the tracefs is.
     leftovers: Vec<Leftovers>,
@@ -69,6 +70,13 @@ impl Control {
     /// - No thread opens files, or uses files above standard error, from now on: all of them are closed here, since the
     ///   kernel keeps an instance of which a file is open. (A thread that is in the middle of a call gets an error.)
     pub unsafe fn abandon(&self) {
+        if !self.0.is_finished.load(Ordering::Relaxed)
+            && let Some((folder, names)) = self.0.unfinished.get()
+        {
+            for name in names {
+                let _ = rustix::fs::unlinkat(folder, &**name, AtFlags::empty());
+            }
+        }
         // By its number: not every C library has a function for it.
         let (first, last, flags) = (3_u64, u64::from(u32::MAX), 0_u64);
         // SAFETY: takes numbers; that files are closed under their owners is what the caller promises to be harmless.
@@ -79,11 +87,6 @@ impl Control {
         for leftovers in &self.0.leftovers {
             let _ = leftovers.remove_instance();
             leftovers.remove_probes();
-        }
-        if !self.0.is_finished.load(Ordering::Relaxed) {
-            for path in self.0.unfinished.get().into_iter().flatten() {
-                let _ = rustix::fs::unlink(&**path);
-            }
         }
     }
 
@@ -112,10 +115,10 @@ impl Control {
         Pid::from_raw(self.0.command.load(Ordering::Relaxed))
     }
 
-    /// Says which files are made for the bundle.
-    pub(super) fn set_unfinished<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
-        let paths = paths.filter_map(|path| CString::new(path.as_os_str().as_bytes()).ok());
-        self.0.unfinished.get_or_init(|| paths.collect());
+    /// Says which files of a folder are made for the bundle.
+    pub(super) fn set_unfinished(&self, folder: OwnedFd, names: impl Iterator<Item = OsString>) {
+        let names = names.filter_map(|name| CString::new(name.into_vec()).ok());
+        self.0.unfinished.get_or_init(|| (folder, names.collect()));
     }
 
     /// Says that the bundle is whole.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nearpage_machine::{OutputFolder, Owner};
+use nearpage_machine::{OutputFolder, Owner, open_found};
+use rustix::fs::{Mode, OFlags};
 
 use super::archive::Files;
 use super::compress::zstd;
@@ -41,6 +42,8 @@ struct Claim {
     name: OsString,
     /// Whose the file is that the bundle replaces, if one was there before, and who may read it.
     older: Option<(Owner, Permissions)>,
+    /// What was made for a bundle that is a folder, until it is whole.
+    unfinished: Option<OutputFolder>,
     format: Format,
     is_finished: bool,
 }
@@ -90,23 +93,23 @@ impl Output {
         let older = fs::metadata(path).ok();
         let format = format(path, older.as_ref())?;
         let claimed = OutputFolder::of(path, owner).and_then(|(folder, name)| {
-            folder.check(&name)?;
+            folder.find(&name)?;
             if older.is_none() {
                 make(&folder, &name, format)?;
-                return Ok((folder, name));
+                return Ok((folder, name, None));
             }
+            let (folder, name) = OutputFolder::of(&fs::canonicalize(path)?, owner)?;
+            let found = folder.find(&name)?.ok_or(ErrorKind::NotFound)?;
             if format != Format::Folder {
-                OpenOptions::new().write(true).open(path)?;
+                open_found(&found, OpenOptions::new().write(true))?;
             }
-            OutputFolder::of(&fs::canonicalize(path)?, owner)
+            let found = found.metadata()?;
+            let older = (Owner { uid: found.uid(), gid: found.gid() }, found.permissions());
+            Ok((folder, name, Some(older)))
         });
         match claimed {
-            Ok((folder, name)) => {
-                let asked = path.into();
-                let older = older.map(|older| {
-                    (Owner { uid: older.uid(), gid: older.gid() }, older.permissions())
-                });
-                let claim = Claim { asked, folder, name, older, format, is_finished: false };
+            Ok((folder, name, older)) => {
+                let claim = Claim::new(path, folder, name, older, format);
                 Ok(Output { place: Place::Path(claim), name: bundle_name(path) })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -136,9 +139,8 @@ impl Output {
             });
             match made {
                 Ok((folder, file)) => {
-                    let (name, asked, older) = (bundle_name(&path), path, None);
-                    let claim =
-                        Claim { asked, folder, name: file, older, format, is_finished: false };
+                    let claim = Claim::new(&path, folder, file, None, format);
+                    let name = bundle_name(&path);
                     return Ok(Output { place: Place::Path(claim), name });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -170,11 +172,11 @@ impl Output {
     /// Tells `control` what is to be removed if this process ends at once.
     pub(super) fn register(&self, control: &Control) {
         if let Place::Path(claim) = &self.place {
-            // By their paths: the folder is closed by then.
-            let Ok(folder) = fs::read_link(claim.folder.here()) else { return };
-            let part = folder.join(claim.part());
-            let made = claim.older.is_none().then(|| folder.join(&claim.name));
-            control.set_unfinished(made.as_deref().into_iter().chain([&*part]));
+            let made = claim.older.is_none().then(|| claim.name.clone());
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let folder = rustix::fs::open(claim.folder.here(), flags, Mode::empty());
+            let Ok(folder) = folder else { return };
+            control.set_unfinished(folder, made.into_iter().chain([claim.part()]));
         }
     }
 
@@ -216,39 +218,47 @@ impl Output {
         };
         let part = claim.part();
         let written = match claim.format {
-            Format::Folder => claim
-                .folder
-                .create_folder(&part)
-                .and_then(|()| files.write_folder(&claim.folder.path(&part), trace))
-                .and_then(|bytes| claim.folder.give(&part).map(|()| bytes)),
+            Format::Folder => claim.folder.create_folder(&part).and_then(|made| {
+                let made = claim.unfinished.insert(made);
+                files.write_folder(made, trace)
+            }),
             Format::Archive(packing) => files
                 .write_archive(&mut archive, &name, epoch_s, trace)
                 .and_then(|_| claim.create_part(&part))
                 .and_then(|file| pack(packing, &mut archive, file)),
         };
-        let bytes = written.map_err(RecordError::file(&claim.asked, "write it"))?;
-        if !is_empty(&claim.folder.path(&claim.name)) {
-            // Both are kept.
-            claim.is_finished = true;
-            let bundle = claim.asked.with_file_name(&part);
-            return Err(OutputError::Taken { path: claim.asked.clone(), bundle }.into());
+        let written = written.and_then(|bytes| Ok((bytes, claim.keep(&part)?)));
+        match written.map_err(RecordError::file(&claim.asked, "write it"))? {
+            (bytes, true) => Ok(bytes),
+            (_, false) => {
+                // Both are kept.
+                let bundle = claim.asked.with_file_name(&part);
+                Err(OutputError::Taken { path: claim.asked.clone(), bundle }.into())
+            }
         }
-        let renamed = claim.folder.rename(&part, &claim.name);
-        renamed.map_err(RecordError::file(&claim.asked, "write it"))?;
-        claim.is_finished = true;
-        Ok(bytes)
     }
 }
 
 /// Makes what holds the name of a bundle.
 fn make(folder: &OutputFolder, name: &OsStr, format: Format) -> io::Result<()> {
     match format {
-        Format::Folder => folder.create_folder(name),
+        Format::Folder => folder.create_folder(name).map(drop),
         Format::Archive(_) => folder.create(name).map(drop),
     }
 }
 
 impl Claim {
+    fn new(
+        asked: &Path,
+        folder: OutputFolder,
+        name: OsString,
+        older: Option<(Owner, Permissions)>,
+        format: Format,
+    ) -> Claim {
+        let (asked, unfinished) = (asked.into(), None);
+        Claim { asked, folder, name, older, unfinished, format, is_finished: false }
+    }
+
     /// The name of the unfinished bundle.
     fn part(&self) -> OsString {
         let mut name = self.name.clone();
@@ -267,6 +277,23 @@ impl Claim {
         }
         Ok(file)
     }
+
+    /// Gives the whole bundle its name; returns `false` if others have taken it, and the bundle stays beside it.
+    fn keep(&mut self, part: &OsStr) -> io::Result<bool> {
+        let made = self.unfinished.as_ref();
+        if made.is_some_and(|made| !self.folder.holds(part, made)) {
+            let message = format!("{} was replaced meanwhile", part.display());
+            return Err(io::Error::other(message));
+        }
+        let is_vacant = self.folder.is_vacant(&self.name);
+        if is_vacant {
+            self.folder.rename(part, &self.name)?;
+        }
+        // Nobody else has entered it until now.
+        made.map_or(Ok(()), OutputFolder::give)?;
+        self.is_finished = true;
+        Ok(is_vacant)
+    }
 }
 
 impl Drop for Claim {
@@ -275,12 +302,11 @@ impl Drop for Claim {
             return;
         }
         // An error is on its way to the caller; a second one would hide it.
-        let part = self.part();
-        let _ = match self.format {
-            Format::Folder => fs::remove_dir_all(self.folder.path(&part)),
-            Format::Archive(_) => self.folder.remove(&part),
-        };
-        if self.older.is_none() && is_empty(&self.folder.path(&self.name)) {
+        if let Some(made) = &self.unfinished {
+            let _ = made.clear();
+        }
+        let _ = self.folder.remove(&self.part());
+        if self.older.is_none() && self.folder.is_vacant(&self.name) {
             let _ = self.folder.remove(&self.name);
         }
     }
@@ -352,16 +378,6 @@ fn bundle_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let plain = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending));
     plain.map(str::to_owned).unwrap_or(name)
-}
-
-fn is_empty(path: &Path) -> bool {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => {
-            fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-        }
-        Ok(found) => found.size() == 0,
-        Err(_) => true,
-    }
 }
 
 /// Whether what is refused here would not be to root, who is needed anyway: another place for the bundle does not help.
@@ -490,6 +506,56 @@ mod tests {
             let message = why(&name(other));
             assert!(message.contains("expected a name that ends in .tar.zst"), "{message}");
         }
+    }
+
+    /// The command's user exchanges the unfinished folder for a link while root fills it: nothing goes behind the link.
+    #[test]
+    fn a_folder_that_its_user_exchanges_leads_nowhere() {
+        use std::os::unix::fs::{chown, symlink};
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+        if !system::is_root() {
+            eprintln!("SKIPPED: a_folder_that_its_user_exchanges_leads_nowhere: needs root");
+            return;
+        }
+        const OTHER: Owner = Owner { uid: 12_345, gid: 12_346 };
+        let root = tempfile::tempdir().unwrap();
+        let (home, secret) = (root.path().join("home"), root.path().join("secret"));
+        fs::create_dir(&secret).unwrap();
+        fs::write(secret.join("shadow"), "x").unwrap();
+        fs::create_dir(&home).unwrap();
+        chown(&home, Some(OTHER.uid), Some(OTHER.gid)).unwrap();
+        let mut files = files();
+        (0..300).for_each(|number| files.add(&format!("after/{number}"), vec![0; 4096]));
+        let mut exchanged = 0;
+        for number in 0..200 {
+            let output = Output::claim(&home.join(format!("{number}/")), Some(OTHER)).unwrap();
+            let (is_done, is_hit) = (AtomicBool::new(false), AtomicBool::new(false));
+            let part = home.join(format!("{number}.{}.part", std::process::id()));
+            let link = home.join(format!("link{number}"));
+            symlink(&secret, &link).unwrap();
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        if renameat_with(CWD, &link, CWD, &part, RenameFlags::EXCHANGE).is_ok() {
+                            return is_hit.store(true, Ordering::Relaxed);
+                        }
+                    }
+                });
+                let _ = output.finish(&files, 7, &mut trace());
+                is_done.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(names(&secret), ["shadow"]);
+            assert_eq!(fs::metadata(secret.join("shadow")).unwrap().uid(), 0);
+            assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
+            exchanged += u32::from(is_hit.into_inner());
+            if exchanged == 3 {
+                return;
+            }
+        }
+        panic!("the folder was exchanged {exchanged} times: nothing was tested");
     }
 
     #[test]

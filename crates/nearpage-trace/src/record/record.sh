@@ -10,7 +10,8 @@
 #   --slab        record the slab, too: ten times as many events
 #   --lock        record contention of locks, too
 #   --duration T  end the recording, and the command, after T: 500ms, 10s, 2m, 1h
-#   --user USER   run the command as this user (default: who called sudo; --user root: as root)
+#   --user USER   run the command as this user (default: who called sudo, doas or pkexec, but su does not say who
+#                 called it; --user root: as root)
 #   --pid PID     record until this process ends, which is not disturbed
 #
 # The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
@@ -24,7 +25,7 @@ die() {
     echo "record.sh: $*" >&2
     exit 2
 }
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,19s/^# \{0,1\}//p' "$0"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 # A text as JSON.
 quoted() { printf '%s\n' "$1" | tr '\n\t\r' '   ' | sed 's/ $//; s/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$/"/'; }
@@ -87,7 +88,8 @@ else
     what=${1##*/}
 fi
 if have zstd; then ending=tar.zst pack='zstd -q -9' packed=zst; else ending=tar.gz pack='gzip -9' packed=gz; fi
-[ -n "$out" ] || out=nearpage-$what.$ending
+# A process chooses its own name.
+[ -n "$out" ] || out=nearpage-$(printf '%s' "$what" | tr -c 'A-Za-z0-9._+-' _).$ending
 [ ! -d "$out" ] || die "$out: is a folder; expected a name for the bundle"
 [ ! -s "$out" ] || die "$out: exists and is not empty; remove it, or give another name with -o"
 folder=.
@@ -96,32 +98,48 @@ case $out in */*) folder=${out%/*} ;; esac
 [ "$(id -u)" = 0 ] || die "needs root (tracefs, /proc/pagetypeinfo, /proc/slabinfo): sudo sh $0 ..."
 name=${out##*/}
 name=${name%.tar.*}
+# Who called sudo, pkexec or doas.
 caller=
-[ "${SUDO_UID:-0}" = 0 ] || caller=$SUDO_UID:${SUDO_GID:-0}
-# The command runs as who called sudo, or as --user, without rights or secrets of root.
+for caller_uid in "${SUDO_UID:-0}" "${PKEXEC_UID:-0}" "$(id -u "${DOAS_USER:-root}" 2>/dev/null || echo 0)"; do
+    [ "$caller_uid" = 0 ] || break
+done
+if [ "$caller_uid" != 0 ]; then
+    caller_gid=$(id -g "$caller_uid" 2>/dev/null || echo "$caller_uid")
+    [ "$caller_uid" != "${SUDO_UID:-0}" ] || caller_gid=${SUDO_GID:-$caller_gid}
+    caller=$caller_uid:$caller_gid
+fi
+# The command runs as that user, or as --user, without rights or secrets of root, and without this terminal.
 as=
-[ -n "$user" ] || [ -z "$caller" ] || user=$SUDO_UID
+[ -n "$user" ] || [ -z "$caller" ] || user=$caller_uid
 if [ $# != 0 ] && [ -n "$user" ] && [ "$(id -u "$user" 2>/dev/null || echo "$user")" != 0 ]; then
     uid=$(id -u "$user" 2>/dev/null || echo "$user")
-    gid=$(id -g "$user" 2>/dev/null || echo "${SUDO_GID:-$uid}")
+    gid=$(id -g "$user" 2>/dev/null || echo "${caller_gid:-$uid}")
     groups=$(id -G "$user" 2>/dev/null | tr ' ' ,)
     home=$(awk -F: -v u="$uid" '$3 == u { print $6; exit }' /etc/passwd)
+    login=$(id -un "$uid" 2>/dev/null || echo "$uid")
+    have setsid ||
+        die "no setsid of util-linux, without which the command of $user could type into this terminal; --user root runs it as root"
     if setpriv --reuid="$uid" --regid="$gid" --groups="${groups:-$gid}" true 2>/dev/null; then
-        as="setpriv --reuid=$uid --regid=$gid --groups=${groups:-$gid}"
+        as="setsid setpriv --reuid=$uid --regid=$gid --groups=${groups:-$gid}"
     elif chroot --userspec="$uid:$gid" --groups="${groups:-$gid}" --skip-chdir / true 2>/dev/null; then
-        as="chroot --userspec=$uid:$gid --groups=${groups:-$gid} --skip-chdir /"
+        as="setsid chroot --userspec=$uid:$gid --groups=${groups:-$gid} --skip-chdir /"
     else
         die "no setpriv of util-linux and no chroot of coreutils, by which the command would run as $user; --user root runs it as root"
     fi
-    if [ "$uid" = "${SUDO_UID:-}" ]; then
-        as="$as env -u SUDO_COMMAND -u SUDO_GID -u SUDO_HOME -u SUDO_UID -u SUDO_USER -u MAIL"
+    [ "$uid" != "$caller_uid" ] ||
         echo "record.sh: the command runs as user $uid, who called sudo; --user root runs it as root" >&2
-    else
-        as="$as env -i PATH=$PATH TERM=${TERM:-dumb} LANG=${LANG:-C}"
-    fi
-    login=$(id -un "$uid" 2>/dev/null || echo "$uid")
-    as="$as HOME=${home:-/} USER=$login LOGNAME=$login"
 fi
+# Becomes the command.
+run() {
+    umask "$mask"
+    [ -n "$as" ] || exec "$@"
+    set -- "HOME=${home:-/}" "USER=$login" "LOGNAME=$login" "$@"
+    # shellcheck disable=SC2086 # A command and its options.
+    if [ "$uid" = "$caller_uid" ]; then
+        exec $as env -u DOAS_USER -u PKEXEC_UID -u SUDO_COMMAND -u SUDO_GID -u SUDO_HOME -u SUDO_UID -u SUDO_USER -u MAIL "$@"
+    fi
+    exec $as env -i "PATH=$PATH" "TERM=${TERM:-dumb}" "LANG=${LANG:-C}" "$@"
+}
 # What is made is root's alone until it is given away; a name that somebody else made is not written to.
 mask=$(umask)
 umask 077
@@ -138,15 +156,15 @@ fi
 work=
 for d in /dev/shm /run /tmp; do
     if [ -d $d ] && [ -w $d ]; then
-        work=$d/nearpage.$$
+        work=$(mktemp -d $d/nearpage.XXXXXX) || die "cannot make a folder in $d"
         break
     fi
 done
 [ -n "$work" ] || die "no folder for scratch files: /dev/shm, /run or /tmp"
 b=$work/$name
 I=$T/instances/nearpage.$$
-mkdir "$work" "$b" "$b/before" "$b/cmdend" "$b/after" || die "cannot make $work"
-running='' probes=0 made=0
+mkdir "$b" "$b/before" "$b/cmdend" "$b/after" || die "cannot make $b"
+running='' probes=0 made=
 cleanup() {
     trap - EXIT
     for p in $running; do kill "$p" 2>/dev/null; done
@@ -158,7 +176,7 @@ cleanup() {
         fi
     } 2>/dev/null
     rm -rf "$work"
-    [ $made = 0 ] || [ -s "$out" ] || rm -f "$out"
+    [ -z "$made" ] || [ -s "$bundle" ] || ! is_bundle || rm -f "$place"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -166,14 +184,23 @@ trap 'exit 143' TERM
 trap 'exit 129' HUP
 trap 'exit 131' QUIT
 trap 'exit 134' ABRT
-if [ -e "$out" ] || [ -h "$out" ]; then
-    owner=$(stat -c %u "$out")
-    [ -f "$out" ] && [ ! -h "$out" ] && { [ "$owner" = 0 ] || [ "$owner" = "${SUDO_UID:-0}" ]; } ||
-        die "$out: is not a file of this user; give another name with -o"
+# The folder and the file stay open, and are used by their descriptors: the command's user may exchange their names for links.
+command exec 7<"${folder:-/}" || die "$out: its folder cannot be read"
+place=/proc/$$/fd/7/${out##*/}
+bundle=/proc/$$/fd/8
+is_bundle() { [ "$(stat -c %d:%i "$place" 2>/dev/null)" = "$(stat -L -c %d:%i $bundle)" ]; }
+if [ -e "$place" ] || [ -h "$place" ]; then
+    [ -f "$place" ] && [ ! -h "$place" ] && command exec 8<"$place" || die "$out: is not a file; give another name with -o"
+    owner=$(stat -L -c %u $bundle)
+    [ "$owner" = 0 ] || [ "$owner" = "$caller_uid" ] || die "$out: is not a file of this user; give another name with -o"
 else
-    (set -C && : >"$out") 2>/dev/null || die "$out: cannot be written"
+    set -C
+    command exec 8>"$place" || die "$out: cannot be written"
+    set +C
     made=1
 fi
+[ -f $bundle ] && [ ! -s $bundle ] && is_bundle || die "$out: was replaced; give another name with -o"
+command exec 8>>$bundle || die "$out: cannot be written"
 mkdir "$I" || die "cannot make $I"
 
 cpus=$(grep -c '^processor' /proc/cpuinfo)
@@ -346,8 +373,7 @@ watch() {
 if [ $# = 0 ]; then
     watch >"$b/cmd.txt" 2>/dev/null </dev/null &
 else
-    # shellcheck disable=SC2086 # A command and its options.
-    (umask "$mask" && exec $as "$@") >"$b/cmd.txt" 2>&1 </dev/null &
+    run "$@" >"$b/cmd.txt" 2>&1 </dev/null 7<&- 8>&- &
 fi
 command=$!
 stop() {
@@ -446,10 +472,11 @@ for f in trace samples; do
     [ ! -f "$b/$f.txt" ] || { $pack <"$b/$f.txt" >"$b/$f.txt.$packed" && rm "$b/$f.txt"; } || die "cannot pack $f.txt"
 done
 (cd "$work" && tar cf bundle.tar "$name") || die "cannot make the archive"
-$pack <"$work/bundle.tar" >"$out" || die "$out: cannot be written"
+$pack <"$work/bundle.tar" >&8 || die "$out: cannot be written"
+is_bundle || die "$out: was removed or replaced while the command ran; the bundle is lost"
 # Who called sudo gets it where that user could have made it.
-holder=$(stat -c '%u %a' "${folder:-/}" 2>/dev/null)
-case $holder in "${SUDO_UID:-none} "* | *" 1777") [ -z "$caller" ] || chown "$caller" "$out" ;; esac
+holder=$(stat -c '%u %a' /proc/$$/fd/7/.)
+case $holder in "${caller_uid} "* | *" 1777") [ -z "$caller" ] || chown "$caller" $bundle ;; esac
 [ ! -e "$work/over" ] || [ -n "$stopped" ] || rc=0
 echo "$out: whole; next: nearpage replay $out"
 [ $lost = 0 ] || echo "record.sh: $lost events LOST: record less, a shorter time or without --slab and --lock" >&2

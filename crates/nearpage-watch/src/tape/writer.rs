@@ -1,11 +1,11 @@
 //! Writes a tape, or goes on with one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nearpage_machine::{OutputFolder, Owner};
+use nearpage_machine::{OutputFolder, Owner, open_found};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::figures::{Texts, flatten};
@@ -207,13 +207,12 @@ const _: () = assert!(DEFAULT_BYTES <= BYTES_MOST);
 /// A tape has names of all processes: a new one is for its owner alone.
 fn open_or_create(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     let (folder, name) = OutputFolder::of(path, owner)?;
-    folder.check(&name)?;
-    let mut options = OpenOptions::new();
     // A FIFO must not wait for its reader.
+    let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
-    match options.open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => folder.create(&name),
-        opened => opened,
+    match folder.find_behind_link(&name)? {
+        Some(found) => open_found(&found, &options),
+        None => folder.create(&name),
     }
 }
 

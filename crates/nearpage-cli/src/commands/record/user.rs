@@ -12,9 +12,17 @@ use nix::unistd::{Gid, Uid, User, getgrouplist, setgid, setgroups, setuid};
 
 use super::super::sudo;
 
-/// Names of root's that its environment has under `sudo`.
-const OF_SUDO: [&str; 6] =
-    ["MAIL", "SUDO_COMMAND", "SUDO_GID", "SUDO_HOME", "SUDO_UID", "SUDO_USER"];
+/// Names of root's that its environment has under `sudo`, `pkexec` and `doas`.
+const OF_SUDO: [&str; 8] = [
+    "DOAS_USER",
+    "MAIL",
+    "PKEXEC_UID",
+    "SUDO_COMMAND",
+    "SUDO_GID",
+    "SUDO_HOME",
+    "SUDO_UID",
+    "SUDO_USER",
+];
 
 /// What a command of a user that root names is told of root's environment, beside `LC_*`.
 const KEPT: [&str; 6] = ["COLORTERM", "LANG", "LANGUAGE", "PATH", "TERM", "TZ"];
