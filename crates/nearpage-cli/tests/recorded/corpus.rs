@@ -55,7 +55,7 @@ fn every_field_of_the_bundles_is_predicted() {
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<String> = paths.map(|path| path.to_string_lossy().into_owned()).collect();
     paths.retain(|path| path.ends_with(".tar.zst"));
-    assert_eq!(paths.len(), 4, "{paths:?}");
+    assert_eq!(paths.len(), 5, "{paths:?}");
     let mut arguments = vec!["verify", "--strict", "--json"];
     arguments.extend(paths.iter().map(String::as_str));
     let report = json(&arguments);
