@@ -271,17 +271,17 @@ impl Filled<'_> {
     fn page_tables(&self) -> Option<Cause> {
         let report = self.report();
         let all = report.page_table_pages.map_or(0, |pages| self.zones.kib(pages));
-        let is_most = |tables: u64| tables > all / 2;
-        let of_one = report.victim.as_ref().and_then(|victim| {
-            let tables = victim.pgtables.filter(|tables| is_most(*tables))?;
-            Some(format!(
+        let victim = report.victim.as_ref();
+        let of_victim = victim.and_then(|victim| Some((victim, victim.pgtables?)));
+        let whose = match of_victim.filter(|(_, tables)| *tables > all / 2) {
+            Some((victim, tables)) => format!(
                 "{} of them of {} (process {}), which maps much and touched it",
                 kib(tables),
                 victim.name,
                 victim.pid
-            ))
-        });
-        let whose = of_one.unwrap_or("many processes map much, each with its own".into());
+            ),
+            None => "many processes map much, each with its own".into(),
+        };
         self.part_of_machine(CauseKind::PageTables, report.page_table_pages, |tables| {
             format!("{tables} are page tables: {whose}")
         })

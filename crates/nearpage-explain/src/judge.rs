@@ -295,7 +295,7 @@ fn rule_on(zones: &Zones<'_>, figures: &Figures, side: Side) -> Rule {
     let none = Figure::exact(0);
     let without_reserve = Figures { reserve: none, ..*figures };
     let order = usize::from(figures.order.0);
-    if order > 0 && zones.lists().is_some_and(|lists| order >= lists) {
+    if order > 0 && zones.lists.is_some_and(|lists| order >= lists) {
         Rule::OrderTooLarge
     } else if has_pages(figures) {
         Rule::NoBlock

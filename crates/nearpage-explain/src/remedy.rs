@@ -207,7 +207,7 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
     let effect = match is_kernels || memcg.is_unwritten() {
         // No limit is above what is no number.
-        _ if memcg.usage.is_some_and(|usage| usage >= 1 << 63) => Effect::NoEffect,
+        _ if memcg.below_zero().is_some() => Effect::NoEffect,
         true => Effect::HelpsALittle,
         false => Effect::Helps,
     };

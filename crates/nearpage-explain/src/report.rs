@@ -120,6 +120,15 @@ pub struct ZoneRow {
     pub is_damaged: bool,
 }
 
+impl ZoneRow {
+    /// Whether no page is on a free list, as its whole row of blocks says.
+    pub(crate) fn has_empty_lists(&self) -> bool {
+        self.has_all_blocks
+            && !self.blocks.is_empty()
+            && self.blocks.iter().all(|blocks| blocks.count == 0)
+    }
+}
+
 /// A node; before Linux 4.8 these figures stand with the zones, and are summed up here.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct NodeRow {
@@ -255,6 +264,11 @@ impl Memcg {
             _ => return,
         };
         *field = Some(field.unwrap_or(0).saturating_add(kib));
+    }
+
+    /// How far its usage is below zero, in KiB: a count went wrong in the kernel. It prints such a one as a number of 64 bits.
+    pub(crate) fn below_zero(&self) -> Option<u64> {
+        self.usage.filter(|usage| *usage >= 1 << 63).map(u64::wrapping_neg)
     }
 
     /// The limit that is reached.

@@ -108,9 +108,6 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     causes
 }
 
-/// A usage that none can be, in KiB: those from here on are below zero.
-const NO_USAGE: u64 = 1 << 63;
-
 fn of_memcg(report: &Report) -> Vec<Cause> {
     let Some(memcg) = &report.memcg else {
         let text = "a cgroup's limit: its lines are not there".into();
@@ -124,10 +121,10 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         false => format!("{} of {}", kib(usage), kib(limit)),
     };
     let memory = memcg.usage.zip(memcg.limit).map(|(usage, limit)| Limit { usage, limit });
-    if let Some(usage) = memcg.usage.filter(|usage| *usage >= NO_USAGE) {
+    if let Some((usage, missing)) = memcg.usage.zip(memcg.below_zero()) {
         let text = format!(
             "the usage of {group} is no number of KiB ({usage}, {} below zero): a count went wrong in the kernel, and any charge exceeds any limit",
-            kib(usage.wrapping_neg())
+            kib(missing)
         );
         return vec![Cause::new(CauseKind::WrongCount, None, text)];
     }
@@ -172,58 +169,47 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
 /// What a group's memory is, if most of it is not what its programs hold.
 fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
     let Some(usage) = memcg.usage.filter(|usage| *usage > 0) else { return Vec::new() };
-    let share = |kib: u64| kib.saturating_mul(100) / usage;
+    let part = |kind, part: Option<u64>, rest: &str| {
+        let part = part.filter(|part| part.saturating_mul(100) / usage >= 30)?;
+        let text = format!("{} of the {} are {rest}", kib(part), kib(usage));
+        Some(Cause::new(kind, part, text))
+    };
     let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage));
-    let mut causes = Vec::new();
-    if let Some(kernel) = kernel.filter(|kernel| share(*kernel) >= 30) {
-        let text = format!(
-            "{} of the {} are the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few",
-            kib(kernel),
-            kib(usage)
-        );
-        causes.push(Cause::new(CauseKind::MemcgKernel, kernel, text));
-    }
-    if let Some(sockets) = memcg.sockets.filter(|sockets| share(*sockets) >= 30) {
-        let text = format!(
-            "{} of the {} are buffers of sockets: its connections hold them, no heap of a program does",
-            kib(sockets),
-            kib(usage)
-        );
-        causes.push(Cause::new(CauseKind::MemcgSockets, sockets, text));
-    }
     let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
-    if let Some(files) = files.filter(|files| share(*files) >= 30) {
-        let state = match (memcg.dirty, memcg.writeback) {
-            (Some(dirty), Some(writeback)) => {
-                format!(", {} of it dirty and {} being written", kib(dirty), kib(writeback))
-            }
-            _ => String::new(),
-        };
-        let why = match memcg.is_unwritten() {
-            true => ": nobody writes it, and it cannot leave before",
-            false => ", and reclaim did not free it",
-        };
-        let text = format!("{} of the {} are memory of files{state}{why}", kib(files), kib(usage));
-        causes.push(Cause::new(CauseKind::Files, files, text));
-    }
-    if let Some(shmem) = memcg.shmem.filter(|shmem| share(*shmem) >= 30) {
-        let text = format!(
-            "{} of the {} are tmpfs and shared memory: a kill frees none of a file in tmpfs",
-            kib(shmem),
-            kib(usage)
-        );
-        causes.push(Cause::new(CauseKind::Shmem, shmem, text));
-    }
-    if let Some(anon) = memcg.anon.filter(|anon| share(*anon) >= 30) {
-        let swap = match (memcg.swap, memcg.memory_and_swap) {
-            (Some(swap), _) if !swap.refuses(1) => "",
-            (Some(_), _) => "; its limit of swap is reached",
-            _ => "",
-        };
-        let text =
-            format!("{} of the {} are anonymous memory of its tasks{swap}", kib(anon), kib(usage));
-        causes.push(Cause::new(CauseKind::Anonymous, anon, text));
-    }
+    let state = match (memcg.dirty, memcg.writeback) {
+        (Some(dirty), Some(writeback)) => {
+            format!(", {} of it dirty and {} being written", kib(dirty), kib(writeback))
+        }
+        _ => String::new(),
+    };
+    let why = match memcg.is_unwritten() {
+        true => ": nobody writes it, and it cannot leave before",
+        false => ", and reclaim did not free it",
+    };
+    let swap = match memcg.swap {
+        Some(swap) if swap.refuses(1) => "; its limit of swap is reached",
+        _ => "",
+    };
+    let parts = [
+        part(
+            CauseKind::MemcgKernel,
+            kernel,
+            "the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few",
+        ),
+        part(
+            CauseKind::MemcgSockets,
+            memcg.sockets,
+            "buffers of sockets: its connections hold them, no heap of a program does",
+        ),
+        part(CauseKind::Files, files, &format!("memory of files{state}{why}")),
+        part(
+            CauseKind::Shmem,
+            memcg.shmem,
+            "tmpfs and shared memory: a kill frees none of a file in tmpfs",
+        ),
+        part(CauseKind::Anonymous, memcg.anon, &format!("anonymous memory of its tasks{swap}")),
+    ];
+    let mut causes: Vec<Cause> = parts.into_iter().flatten().collect();
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
     causes
 }
@@ -252,17 +238,6 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
         ),
     };
     Cause::new(CauseKind::Addresses, bytes.map(|bytes| bytes / 1024), text)
-}
-
-/// What the kernel says confines the request, and to which nodes.
-fn confines(report: &Report) -> Option<(&'static str, String)> {
-    let (by, nodes) = match report.constraint.as_deref()? {
-        "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &report.nodemask),
-        "CONSTRAINT_CPUSET" => ("a cpuset", &report.mems_allowed),
-        _ => return None,
-    };
-    let told = |nodes: &[u32]| format!("node {}", nearpage_machine::idlist::format(nodes));
-    Some((by, nodes.as_deref().map_or("some nodes".into(), told)))
 }
 
 struct Sought<'a> {
@@ -294,7 +269,14 @@ impl Sought<'_> {
 
     /// Where the kernel says that a policy or a cpuset confines the request, and not what is free beyond.
     fn confined(&self) -> Option<Cause> {
-        let (by, nodes) = confines(self.report)?;
+        let (by, nodes) = match self.report.constraint.as_deref()? {
+            "CONSTRAINT_MEMORY_POLICY" => ("a policy (numactl, mbind)", &self.report.nodemask),
+            "CONSTRAINT_CPUSET" => ("a cpuset", &self.report.mems_allowed),
+            _ => return None,
+        };
+        let nodes = nodes.as_deref().map_or("some nodes".into(), |nodes| {
+            format!("node {}", nearpage_machine::idlist::format(nodes))
+        });
         if self.verdict.rule == Rule::NoZone || self.elsewhere().is_some() {
             return None;
         }
@@ -451,13 +433,10 @@ impl Sought<'_> {
 
     fn empty_lists(&self) -> Option<Cause> {
         let row = self.row?;
-        let is_empty = row.has_all_blocks
-            && !row.blocks.is_empty()
-            && row.blocks.iter().all(|blocks| blocks.count == 0);
         let free = self.zones.pages(row.free).least();
         // Where too few are free anyway, it matters to nobody.
         let by_pages = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
-        (is_empty && free > 0 && !by_pages && self.verdict.answer != Answer::Passes).then(|| {
+        (row.has_empty_lists() && free > 0 && !by_pages && self.verdict.answer != Answer::Passes).then(|| {
             let text = format!(
                 "no page is on a free list of {} of node {}: the counter has {}, of which CPUs have yet to take off what they hold back",
                 row.name,

@@ -45,7 +45,7 @@ pub(crate) struct Zones<'a> {
     pub(crate) order: Order,
     pub(crate) flags: AllocFlags,
     /// How many orders have lists of free blocks: those of a row that has its end.
-    lists: Option<usize>,
+    pub(crate) lists: Option<usize>,
     /// The nodes that `__GFP_THISNODE` may name; empty without the flag, or where the report tells nothing.
     insisted_on: Vec<u32>,
 }
@@ -386,11 +386,6 @@ impl<'a> Zones<'a> {
         }
     }
 
-    /// How many orders have lists of free blocks, if a row tells.
-    pub(crate) fn lists(&self) -> Option<usize> {
-        self.lists
-    }
-
     /// Whether a zone has a free block of an order on lists of that type. Where types are not printed, any; where the row of
     /// blocks breaks off, in the best case.
     fn has_block(
@@ -401,7 +396,7 @@ impl<'a> Zones<'a> {
         side: Side,
     ) -> bool {
         let Some(blocks) = zone.blocks.get(order) else {
-            let has_all = zone.has_all_blocks || self.lists().is_some_and(|lists| order >= lists);
+            let has_all = zone.has_all_blocks || self.lists.is_some_and(|lists| order >= lists);
             let has_room = self.pages(zone.free).most() >= 1 << order.min(40);
             return !has_all && has_room && side == Side::Best;
         };
@@ -449,10 +444,9 @@ impl<'a> Zones<'a> {
 
     /// Whether some free block, of any order, is of a type that the request may take, as far as the report tells.
     pub(crate) fn may_take_any(&self, zone: &ZoneRow, flags: AllocFlags) -> bool {
-        let has_none = zone.blocks.iter().all(|blocks| blocks.count == 0);
-        let is_told = zone.has_all_blocks
-            && !zone.blocks.is_empty()
-            && (has_none || zone.blocks.iter().all(|blocks| blocks.types.is_some()));
+        let has_types = || zone.blocks.iter().all(|blocks| blocks.types.is_some());
+        let has_row = zone.has_all_blocks && !zone.blocks.is_empty();
+        let is_told = zone.has_empty_lists() || has_row && has_types();
         !is_told || self.has_any_block(zone, Order(0), flags, Side::Worst)
     }
 

@@ -48,30 +48,32 @@ impl StandIns {
             Ok(read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
         };
         if let Some(setting) = path.strip_prefix(PROC_SYS) {
-            let settings = match self.settings.get() {
-                Some(settings) => settings,
-                None => {
-                    let all = text(SETTINGS)?.unwrap_or_default();
-                    self.settings.get_or_init(|| values(&all))
-                }
-            };
+            let settings =
+                kept(&self.settings, || Ok(values(&text(SETTINGS)?.unwrap_or_default())))?;
             let value = settings.get(&setting.replace('/', "."));
             return Ok(value.map(|value| format!("{value}\n").into_bytes()));
         }
-        let machine = match self.machine.get() {
-            Some(machine) => machine,
-            None => {
-                let nodes = match text(NODES_OF)? {
-                    Some(nodes) => Some(nodes),
-                    None => text(NODES_OF_OLD)?,
-                };
-                // What cannot be read stands in for nothing: the file is missing then.
-                let machine = nodes.and_then(|nodes| numactl::parse(NODES_OF, &nodes).ok());
-                self.machine.get_or_init(|| machine)
-            }
-        };
+        let machine = kept(&self.machine, || {
+            let nodes = match text(NODES_OF)? {
+                Some(nodes) => Some(nodes),
+                None => text(NODES_OF_OLD)?,
+            };
+            // What cannot be read stands in for nothing: the file is missing then.
+            Ok(nodes.and_then(|nodes| numactl::parse(NODES_OF, &nodes).ok()))
+        })?;
         let found = machine.as_ref().and_then(|machine| of_machine(machine, path));
         Ok(found.map(String::into_bytes))
+    }
+}
+
+/// What a cell has, or what is made now and put there.
+fn kept<T>(cell: &OnceLock<T>, make: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
+    match cell.get() {
+        Some(kept) => Ok(kept),
+        None => {
+            let made = make()?;
+            Ok(cell.get_or_init(|| made))
+        }
     }
 }
 

@@ -115,6 +115,11 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         Ok(())
     }
 
+    /// Takes the first MiB of a PC out: its firmware, what starts further CPUs and old devices write there, whatever a map says.
+    pub(crate) fn leave_first_mib(&mut self) -> Result<(), EarlyError> {
+        self.reserve(0, 1 << 20)
+    }
+
     /// Takes out what an entry of a map says is not to be used, if other entries of the map, which are added already, say that
     /// some of it is: the stricter is right. An entry that wraps around goes up to the end of all addresses.
     fn forbid(&mut self, start: u64, length: u64) {

@@ -4,7 +4,6 @@
 
 use core::fmt;
 
-use super::PC_LOW;
 use super::early::{EarlyError, EarlyMemory};
 use crate::firmware::Physical;
 use crate::firmware::bytes::{le16, le32, le64};
@@ -106,7 +105,7 @@ pub fn read<const RANGES: usize>(
     }
     let map = page.get(0x2d0..).ok_or(missing)?.chunks_exact(20).take(entries.into());
     memory.add_map(map.filter_map(entry));
-    memory.reserve(PC_LOW.0, PC_LOW.1)?;
+    memory.leave_first_mib()?;
     memory.reserve(zero_page, ZERO_PAGE as u64)?;
     add_setup_data(from, le64(page, 0x250).ok_or(missing)?, memory)?;
     let efi_map = half(0x1d0)? | half(0x1dc)? << 32;

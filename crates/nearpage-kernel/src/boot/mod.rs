@@ -14,9 +14,6 @@ pub(crate) mod spans;
 #[cfg(test)]
 mod tests;
 
-/// The first MiB of a PC: its firmware, what starts further CPUs and old devices write there, whatever a map says of it.
-pub(crate) const PC_LOW: (u64, u64) = (0, 1 << 20);
-
 pub use deferred::Deferred;
 pub use early::{EarlyError, EarlyMemory};
 pub use handover::{ADDRESS_MAP, Boot};

@@ -3,7 +3,6 @@
 
 use core::fmt;
 
-use super::PC_LOW;
 use super::early::{EarlyError, EarlyMemory};
 use crate::firmware::Physical;
 use crate::firmware::bytes::{le32, le64};
@@ -95,7 +94,7 @@ pub fn read<const RANGES: usize>(
     let map = from.bytes(word(40)?, entries as usize * 24).ok_or(PvhError::NoMemoryMap)?;
     let entry = |entry| Some((le64(entry, 0)?, le64(entry, 8)?, le32(entry, 16)? == USABLE));
     memory.add_map(map.chunks_exact(24).filter_map(entry));
-    memory.reserve(PC_LOW.0, PC_LOW.1)?;
+    memory.leave_first_mib()?;
     memory.reserve(start_info, 56)?;
     memory.reserve(word(40)?, map.len() as u64)?;
     let modules = half(12)?.min(ENTRIES_MAX);

@@ -145,9 +145,7 @@ impl StandIns {
         match origin.zone {
             Some(zone) if self.held.zones[zone].is_known() => self.known(core, zone, pfn, order),
             Some(zone) if self.held.zones[zone].is_all_free => {
-                let zone = core.zones()[zone].index();
-                let taken = core.take_from_zone(zone, order, origin.migratetype);
-                (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
+                taken(core, zone, order, origin.migratetype)
             }
             Some(zone) => (Found::Unknown, self.unknown(core, zone, order, origin.migratetype)),
             None => (Found::Nowhere, None),
@@ -178,13 +176,19 @@ impl StandIns {
         if let Some(pfn) = self.held.zones[zone].take_at(core, pfn, order) {
             return (Found::Unknown, Some(CoreBlock { pfn, order }));
         }
-        let bulk = if order == Order(0) { self.untold[zone].pop_front() } else { None };
-        if let Some((pfn, _)) = bulk {
-            return (Found::Untold, Some(CoreBlock { pfn, order }));
+        if let Some(block) = self.take_untold_of(zone, order) {
+            return (Found::Untold, Some(block));
         }
-        let zone = core.zones()[zone];
-        let taken = core.take_from_zone(zone.index(), order, zone.pageblock_type(pfn));
-        (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
+        taken(core, zone, order, core.zones()[zone].pageblock_type(pfn))
+    }
+
+    /// Takes a page of a zone that a bulk allocation without a recorded frame had, for a block of a page.
+    fn take_untold_of(&mut self, zone: usize, order: Order) -> Option<CoreBlock> {
+        if order > Order(0) {
+            return None;
+        }
+        let (pfn, _) = self.untold[zone].pop_front()?;
+        Some(CoreBlock { pfn, order })
     }
 
     /// A block that was allocated before the window.
@@ -195,10 +199,8 @@ impl StandIns {
         order: Order,
         migratetype: Migratetype,
     ) -> Option<CoreBlock> {
-        if order == Order(0)
-            && let Some((pfn, _)) = self.untold[zone].pop_front()
-        {
-            return Some(CoreBlock { pfn, order });
+        if let Some(block) = self.take_untold_of(zone, order) {
+            return Some(block);
         }
         let pfn = self.held.zones[zone].take(core, order, migratetype)?;
         Some(CoreBlock { pfn, order })
@@ -271,6 +273,17 @@ impl StandIns {
         let migratetype = core.zones()[zone].pageblock_type(block.pfn);
         Some((zone, block.order, migratetype.index() as u8))
     }
+}
+
+/// A block from the free lists of a zone, for one that was in use without an event.
+fn taken(
+    core: &Core<'_>,
+    zone: usize,
+    order: Order,
+    migratetype: Migratetype,
+) -> (Found, Option<CoreBlock>) {
+    let taken = core.take_from_zone(core.zones()[zone].index(), order, migratetype);
+    (Found::Taken, taken.map(|pfn| CoreBlock { pfn, order }))
 }
 
 /// Which zone a frame of a core is of.

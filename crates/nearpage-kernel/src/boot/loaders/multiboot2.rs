@@ -2,7 +2,7 @@
 
 use multiboot2::{BootInformation, MemoryArea, MemoryAreaType};
 
-use crate::boot::{EarlyError, EarlyMemory, PC_LOW};
+use crate::boot::{EarlyError, EarlyMemory};
 
 /// Adds the available memory, and reserves the boot information itself, the modules and the first MiB. `address` is where the loader left the
 /// boot information, physically. `false` if it has no memory map: then the kernel was loaded by EFI alone, whose map
@@ -16,7 +16,7 @@ pub fn add<const RANGES: usize>(
     memory: &mut EarlyMemory<RANGES>,
 ) -> Result<bool, EarlyError> {
     memory.reserve(address, information.total_size() as u64)?;
-    memory.reserve(PC_LOW.0, PC_LOW.1)?;
+    memory.leave_first_mib()?;
     for module in information.module_tags() {
         let (start, end) = (module.start_address(), module.end_address());
         // The crate takes the difference as it is; one that is none is a module of no bytes.
