@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use nearpage_machine::shown;
+use nearpage_trace::scratch_file;
 
 /// A file as it is stored, packed or not.
 pub(crate) struct Packed {
@@ -36,13 +37,13 @@ impl Packed {
         Ok(Packed { name, content: Content::File(file), bytes })
     }
 
-    /// Keeps what is read in an unnamed file in the folder for temporary files ([`std::env::temp_dir`]).
+    /// Keeps what is read in an unnamed file ([`scratch_file`]).
     ///
     /// # Errors
     ///
     /// The source cannot be read, or the file not be written.
     pub(crate) fn kept(name: String, mut source: impl Read) -> io::Result<Packed> {
-        let mut file = tempfile::tempfile()?;
+        let mut file = scratch_file()?;
         let bytes = io::copy(&mut source, &mut file)?;
         file.rewind()?;
         Ok(Packed { name, content: Content::File(file), bytes })

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
-use nearpage_report::file::PageFile;
 
 use super::input::{is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use input::Input;
 use what_if::WhatIfArgs;
 
@@ -100,7 +100,7 @@ impl ReplayArgs {
             None => Rights::default()
                 .reading(self.bundle.iter().chain(&self.trace))
                 .reading(&self.what_if.topology)
-                .writing(&self.report),
+                .writing(Kind::Page, &self.report),
         };
         rights.unpacking()
     }
@@ -261,7 +261,7 @@ impl ReplayArgs {
     }
 
     /// The file of the page.
-    fn page_file(&self, input: &Input<'_>) -> Result<Option<PageFile>, CommandError> {
+    fn page_file(&self, input: &Input<'_>) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };

@@ -25,6 +25,7 @@ use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -88,7 +89,7 @@ impl WhatIfArgs {
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
         let inputs = machines.chain([&*self.input]);
-        Rights::default().reading(inputs).writing(&self.report).unpacking()
+        Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
 
@@ -297,7 +298,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
+        page: Option<Output>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -335,7 +336,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<nearpage_report::file::PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -346,7 +347,7 @@ impl WhatIfArgs {
     /// The answer where it was asked for.
     fn output(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
+        page: Option<Output>,
         sections: &[text::Section],
         plots: &[Scatter],
         document: &impl serde::Serialize,

@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use nearpage::{CpuId, Gfp, Order, Pfn};
-use nearpage_trace::{BULK_PAGES_TOLD, Event, TraceError, TraceEvent, read_trace};
+use nearpage_trace::{BULK_PAGES_TOLD, Event, TraceError, TraceEvent, read_trace, scratch_file};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
@@ -68,7 +68,7 @@ impl Kept {
             let input = format!("{}: a temporary file of its events", bundle.name());
             TraceError::Unreadable { input, offset: 0, source }.into()
         };
-        let mut out = BufWriter::with_capacity(BLOCK_BYTES, tempfile::tempfile().map_err(unkept)?);
+        let mut out = BufWriter::with_capacity(BLOCK_BYTES, scratch_file().map_err(unkept)?);
         let mut window = survey.window();
         let (mut before, mut bytes) = (Before::default(), 0);
         let mut packed = Vec::with_capacity(EVENT_BYTES_MOST);

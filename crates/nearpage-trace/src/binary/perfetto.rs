@@ -20,6 +20,7 @@ use super::Lines;
 use super::description::Tasks;
 use super::format::LineHead;
 use super::source::{Source, damaged};
+use crate::scratch::scratch_file;
 
 /// Fields of a packet.
 mod packet {
@@ -155,7 +156,7 @@ struct Told {
 
 impl Perfetto {
     pub fn open(source: Source) -> io::Result<Perfetto> {
-        let files = Files { plain: source, unpacked: tempfile::tempfile()?, unpacked_bytes: 0 };
+        let files = Files { plain: source, unpacked: scratch_file()?, unpacked_bytes: 0 };
         let mut file = Perfetto {
             files,
             cpus: Vec::new(),

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 
+use crate::scratch::scratch_file;
+
 /// The longest part that is read at once: descriptions of all events of a kernel have some megabytes.
 const PART_BYTES_MAX: u64 = 256 << 20;
 
@@ -21,7 +23,7 @@ pub(super) struct Source {
 impl Source {
     /// Keeps what comes from a stream.
     pub fn keep(mut stream: impl Read) -> io::Result<Source> {
-        let mut file = tempfile::tempfile()?;
+        let mut file = scratch_file()?;
         let bytes = io::copy(&mut stream, &mut file)?;
         Ok(Source { file, bytes })
     }
