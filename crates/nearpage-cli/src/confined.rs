@@ -214,11 +214,13 @@ fn rules_of_reader(rights: &Rights, has_landlock: bool) -> Result<Rules, seccomp
         }
         Ok(rules)
     };
-    let mut requests =
-        vec![libc::TCGETS, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX];
+    let (asks, sets) =
+        ([libc::TCGETS, libc::TCGETS2, libc::TIOCGWINSZ], [libc::TCSETS, libc::TCSETS2]);
+    let mut requests = [&asks[..], &[libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX]].concat();
     let mut kills = vec![rule(&[(0, Dword, Eq, own)])?];
     if rights.has_panes {
-        requests.extend([libc::TCSETS, libc::TCSETSW, libc::TCSETSF]);
+        // At once, when output has drained, and also without what was typed.
+        requests.extend(sets.into_iter().flat_map(|set| [set, set + 1, set + 2]));
         kills.push(rule(&[(0, Dword, Eq, 0), (1, Dword, Eq, libc::SIGTSTP as u64)])?);
     }
     // Their upper halves are cut off, as by the kernel.
@@ -500,7 +502,8 @@ mod tests {
         let rights = Rights::default().reading([folder.path()]).writing(Kind::Page, [&new]);
         confined(rights, move || {
             let open = |path: &Path, flags: OFlags| {
-                let makes = flags.intersects(OFlags::CREATE | OFlags::TMPFILE.difference(OFlags::DIRECTORY));
+                let makes = flags
+                    .intersects(OFlags::CREATE | OFlags::TMPFILE.difference(OFlags::DIRECTORY));
                 let mode = if makes { Mode::RUSR } else { Mode::empty() };
                 openat2(CWD, path, flags, mode, ResolveFlags::empty()).map(drop)
             };
