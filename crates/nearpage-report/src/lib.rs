@@ -15,6 +15,7 @@
 //! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
 //! | show a program that ran under nearpage's malloc | [`run::RunPage`] |
 //! | show a what-if, or what was swept | [`whatif::page_of`], [`WhatIfPage`](whatif::WhatIfPage) |
+//! | show HTML of your own in the same frame | [`framed`] |
 //! | draw the machine of either | [`MachineView`] |
 //! | say where the figures come from | [`Origin`] |
 //! | write a page, or leave the older one as it was | [`file::PageFile`] |
@@ -50,4 +51,4 @@ pub mod yardstick;
 
 pub use charts::{Lines, Series, Shade};
 pub use machine::MachineView;
-pub use page::Origin;
+pub use page::{Origin, framed};

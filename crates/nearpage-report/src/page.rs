@@ -28,8 +28,32 @@ impl Origin {
     }
 }
 
-/// A whole page. It asks nobody for anything, and runs no script but its own: the rest is data.
+/// A whole page.
 pub(super) fn page(title: &str, origin: &Origin, body: Markup) -> String {
+    let body = html! {
+        header {
+            h1 { (title) }
+            dl.origin {
+                dt { "command" } dd { code { (origin.command) } }
+                dt { "seed" } dd { (origin.seed) }
+                dt { "made by" } dd { "nearpage " (env!("CARGO_PKG_VERSION")) }
+            }
+        }
+        main { (body) }
+    };
+    framed(title, "", &body.into_string())
+}
+
+/// A whole page around a body of its own, which is HTML, as are `style`'s rules CSS: who gives them has escaped what is a stranger's.
+/// Tables of the body sort. The page asks nobody for anything, and runs no script but its own: the rest is data.
+///
+/// ```
+/// let page = nearpage_report::framed("Two", ".few { color: red; }", "<p class=\"few\">2</p>");
+/// assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<title>Two</title>"));
+/// ```
+pub fn framed(title: &str, style: &str, body: &str) -> String {
+    // Only lines are drawn anew.
+    let has_lines = body.contains("<figure class=\"lines\"");
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -39,19 +63,11 @@ pub(super) fn page(title: &str, origin: &Origin, body: Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { (title) }
-                style { (PreEscaped(PLOTS_STYLE)) (PreEscaped(STYLE)) }
+                style { (PreEscaped(PLOTS_STYLE)) (PreEscaped(STYLE)) (PreEscaped(style)) }
             }
             body {
-                header {
-                    h1 { (title) }
-                    dl.origin {
-                        dt { "command" } dd { code { (origin.command) } }
-                        dt { "seed" } dd { (origin.seed) }
-                        dt { "made by" } dd { "nearpage " (env!("CARGO_PKG_VERSION")) }
-                    }
-                }
-                main { (body) }
-                script { (PreEscaped(PLOTS)) }
+                (PreEscaped(body))
+                @if has_lines { script { (PreEscaped(PLOTS)) } }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -166,7 +182,7 @@ mod tests {
     #[test]
     fn the_policy_has_the_scripts_of_the_page() {
         let origin = Origin { command: String::new(), seed: String::new() };
-        let page = page("t", &origin, html! {});
+        let page = page("t", &origin, html! { figure.lines {} });
         let scripts: Vec<&str> = page.split("<script>").skip(1).collect();
         assert_eq!(scripts.len(), 2);
         for script in scripts {
