@@ -463,7 +463,7 @@ impl Summarizer {
 }
 
 /// The function of a line of a call chain: `ffffffff812 name+0x1a ([kernel.kallsyms])` of perf, ` => name+0x1a/0x20` or ` => name` of ftrace.
-fn function_of(line: &[u8]) -> Option<&[u8]> {
+pub(crate) fn function_of(line: &[u8]) -> Option<&[u8]> {
     let text = line.trim_ascii();
     let rest = match text.strip_prefix(b"=>") {
         Some(rest) => rest.trim_ascii_start(),
