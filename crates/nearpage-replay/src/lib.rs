@@ -130,6 +130,7 @@ mod ticks;
 mod totals;
 mod truth;
 
+#[cfg(unix)]
 pub mod twin;
 mod watch;
 mod whatif;

@@ -6,7 +6,7 @@ use nearpage_machine::shown;
 use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
 
-use crate::commands::replay::change_lines;
+use nearpage_report::replay::change_lines;
 
 /// A part of an answer.
 #[derive(Debug)]
