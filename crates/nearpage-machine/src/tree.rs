@@ -160,7 +160,7 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::ffi::CString;
     use std::os::unix::fs::symlink;

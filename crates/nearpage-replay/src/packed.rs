@@ -85,6 +85,8 @@ impl Packed {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn text(of: &Packed) -> String {
