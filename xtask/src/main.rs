@@ -11,6 +11,7 @@ mod loom;
 mod miri;
 mod opponents;
 mod ostd;
+mod pages;
 mod plots;
 mod programs;
 mod python;
@@ -50,6 +51,8 @@ enum Command {
     Opponents(opponents::OpponentsArgs),
     OracleRecord(record::OracleArgs),
     Ostd(ostd::OstdArgs),
+    /// Open pages of HTML in Chromium, and compare what they show with the JSON of the same command: seconds
+    Pages,
     /// Draw the plots of the book anew: minutes
     Plots,
     Programs(programs::ProgramsArgs),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
+        Command::Pages => pages::run().map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Python(arguments) => python::run(&arguments).map_err(Into::into),

@@ -17,10 +17,11 @@ use crate::session::{ZoneChoice, replay_likely};
 use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
+use crate::timeline::Timeline;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Changes, Wish, ask, start_of};
+use crate::whatif::{Answer, Changes, Keeps, Wish, ask, start_of};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Study {
     pub rules: Vec<Model>,
     /// Starts that are drawn for the range of the answer, on the recorded machine.
     pub starts: u32,
+    /// Moments of the [timeline](StudyAnswer::timeline), at least two of the same distance; none if 0.
+    pub moments: usize,
 }
 
 /// The answer. Its serialization is the JSON of `nearpage whatif`.
@@ -65,6 +68,9 @@ pub struct StudyAnswer {
     pub leaves_out: Vec<String>,
     /// The name of the costs that make up the model time.
     pub costs: &'static str,
+    /// What was recorded, now and then over the time of the load, if [`Study::moments`] were asked for.
+    #[serde(skip)]
+    pub timeline: Timeline,
 }
 
 /// A trace without captures, and what it was played on.
@@ -170,8 +176,13 @@ pub(crate) fn study(
     let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
     let compared = fidelity::compare(start, &replayed, &truth, &unlogged, ZoneChoice::Model);
     let source = bundle.source();
-    let scene = Scene { source, survey: &survey, recorded: start, watch: &watch };
-    let (now, then) = plan.answers(&scene, starts)?;
+    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
+    let scene = Scene { source, survey: &survey, recorded: start, keeps, watch: &watch };
+    let mut timeline = match asked.moments {
+        0 => Timeline::default(),
+        _ => Timeline::recorded(start, &survey, &replayed.outcomes[0].snapshots, &truth.samples),
+    };
+    let (now, then) = plan.answers(&scene, starts, &mut timeline)?;
     let now_is = match &plan.before.machine {
         Some(machine) => format!("{} on {}", now.model.name, machine.source),
         None => format!("{} on the recorded machine", now.model.name),
@@ -191,6 +202,7 @@ pub(crate) fn study(
         starts,
         leaves_out: leaves_out(asked),
         costs: Costs::BENCH.name,
+        timeline,
     })
 }
 
@@ -230,8 +242,10 @@ fn study_alone(
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
     let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.runs(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;
-    let scene = Scene { source, survey: &survey, recorded: &start, watch: &watch };
-    let (now, mut then) = plan.answers(&scene, 0)?;
+    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
+    let scene = Scene { source, survey: &survey, recorded: &start, keeps, watch: &watch };
+    let mut timeline = Timeline::default();
+    let (now, mut then) = plan.answers(&scene, 0, &mut timeline)?;
     for of in &mut then {
         // It is the machine of both.
         of.changes.machine = None;
@@ -258,6 +272,7 @@ fn study_alone(
         }),
         now: now.totals,
         costs: Costs::BENCH.name,
+        timeline,
     })
 }
 
@@ -301,18 +316,32 @@ impl Plan {
         (1 + self.wishes.len() as u64) * (1 + u64::from(starts))
     }
 
-    fn answers(&self, scene: &Scene<'_>, starts: u32) -> Result<(Answer, Vec<Then>), ReplayError> {
-        let now = scene.answer(&self.before, &self.before_start, Guess::Likely)?;
-        let drawn: Vec<Guess> =
-            (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
-        let nows = drawn.iter().map(|&guess| scene.answer(&self.before, &self.before_start, guess));
-        let nows: Vec<Answer> = nows.collect::<Result<_, _>>()?;
+    /// Adds to `timeline` what runs from the likely start went through.
+    fn answers(
+        &self,
+        scene: &Scene<'_>,
+        starts: u32,
+        timeline: &mut Timeline,
+    ) -> Result<(Answer, Vec<Then>), ReplayError> {
+        let mut likely = |when: &str, wish: &Wish, start: &Start| {
+            let answer = scene.answer(wish, start, Guess::Likely, scene.keeps)?;
+            if let Some(moments) = &answer.moments {
+                let name = format!("{when}: {}", answer.model.name);
+                timeline.add(name, start, scene.survey, moments);
+            }
+            Ok::<_, ReplayError>(answer)
+        };
+        let drawn = |wish: &Wish, start: &Start| {
+            let guesses = (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into())));
+            let answers = guesses.map(|guess| scene.answer(wish, start, guess, Keeps::default()));
+            answers.collect::<Result<Vec<Answer>, _>>()
+        };
+        let now = likely("now", &self.before, &self.before_start)?;
+        let nows = drawn(&self.before, &self.before_start)?;
         let mut then = Vec::new();
         for (wish, other) in self.wishes.iter().zip(&self.others) {
-            let answer = scene.answer(wish, other, Guess::Likely)?;
-            let drawn = drawn.iter().map(|&guess| scene.answer(wish, other, guess));
-            let drawn: Vec<Answer> = drawn.collect::<Result<_, _>>()?;
-            then.push(Then::of(&now, &nows, answer, &drawn));
+            let answer = likely("then", wish, other)?;
+            then.push(Then::of(&now, &nows, answer, &drawn(wish, other)?));
         }
         Ok((now, then))
     }
@@ -322,12 +351,19 @@ struct Scene<'a> {
     source: &'a Source,
     survey: &'a Survey,
     recorded: &'a Start,
+    keeps: Keeps,
     watch: &'a Watch<'a>,
 }
 
 impl Scene<'_> {
-    fn answer(&self, wish: &Wish, start: &Start, guess: Guess) -> Result<Answer, ReplayError> {
-        ask(self.source, self.survey, self.recorded, start, wish, guess, false, self.watch)
+    fn answer(
+        &self,
+        wish: &Wish,
+        start: &Start,
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Answer, ReplayError> {
+        ask(self.source, self.survey, self.recorded, start, wish, guess, keeps, self.watch)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
-use crate::whatif::{Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, ask, start_of};
 use crate::yardstick::{least_holds, ratio_of};
 use nearpage_machine::tunable::{Tunable, TunableError};
 
@@ -341,7 +341,16 @@ pub(crate) fn sweep(
             let judged = start_of(at)
                 .and_then(|other| {
                     let (recorded, _) = recorded[choices[at].at[0]];
-                    ask(source, &survey, recorded, &other, wish, Guess::Likely, true, &watch)
+                    ask(
+                        source,
+                        &survey,
+                        recorded,
+                        &other,
+                        wish,
+                        Guess::Likely,
+                        Keeps::ASKED,
+                        &watch,
+                    )
                 })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();

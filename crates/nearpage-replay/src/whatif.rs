@@ -20,6 +20,7 @@ use crate::run::{Causes, Run, RunCounts};
 use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
+use crate::timeline::Moments;
 use crate::totals::Totals;
 use crate::watch::Watch;
 pub use changes::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange};
@@ -36,6 +37,8 @@ pub(crate) struct Answer {
     pub(crate) causes: Causes,
     /// What the core was asked for, if it was to be kept.
     pub(crate) asked: Option<Asked>,
+    /// How the run stood over its time, if that was to be kept.
+    pub(crate) moments: Option<Moments>,
     /// What did not go as recorded.
     pub(crate) counts: RunCounts,
     /// The rules.
@@ -46,8 +49,20 @@ pub(crate) struct Answer {
     pub(crate) machine: Option<(TopologyBuf, u32)>,
 }
 
-/// Replays a trace as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state. What the
-/// core is asked for is kept if `keeps_asked`.
+/// What is kept of a run beside its totals.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keeps {
+    /// What the core is asked for.
+    pub(crate) asked: bool,
+    /// How it stands at so many moments; none if 0.
+    pub(crate) moments: usize,
+}
+
+impl Keeps {
+    pub(crate) const ASKED: Keeps = Keeps { asked: true, moments: 0 };
+}
+
+/// Replays a trace as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state.
 ///
 /// # Errors
 ///
@@ -60,7 +75,7 @@ pub(crate) fn ask(
     start: &Start,
     wish: &Wish,
     guess: Guess,
-    keeps_asked: bool,
+    keeps: Keeps,
     watch: &Watch<'_>,
 ) -> Result<Answer, ReplayError> {
     let repeat = wish.repeat.max(1);
@@ -77,14 +92,18 @@ pub(crate) fn ask(
     let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
         guess.pages(&survey.clues(pageset, zone))
     });
-    if keeps_asked {
+    if keeps.asked {
         run.keep_asked();
     }
+    let mut moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
     let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
     let mut window = survey.window();
     source.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
+                if let Some(moments) = &mut moments {
+                    moments.pass_to(&player.run, &start.zones, event.time_ns);
+                }
                 (0..repeat).for_each(|copy| player.note(event, copy));
             }
             Ok(())
@@ -92,7 +111,11 @@ pub(crate) fn ask(
     })?;
     let mut run = player.run;
     run.finish();
+    if let Some(moments) = &mut moments {
+        moments.pass_to(&run, &start.zones, u64::MAX);
+    }
     Ok(Answer {
+        moments,
         asked: run.take_asked(),
         causes: run.causes().clone(),
         totals: run.totals(),

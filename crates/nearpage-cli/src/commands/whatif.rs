@@ -15,7 +15,9 @@ use nearpage_machine::MachineDescription;
 use nearpage_replay::{
     Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
-use nearpage_report::{Origin, Scatter, text_page};
+use nearpage_report::Origin;
+use nearpage_report::file::PageFile;
+use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
@@ -235,6 +237,9 @@ struct WithWaits<'a> {
 /// Starts that are drawn unless said.
 const STARTS: u32 = 8;
 
+/// Moments of a page's plots over time.
+const MOMENTS: usize = 400;
+
 const SWEPT: &str = "--over and several machines belong to recorded loads: a load by name takes --rules A,B,... and --change KEY=VALUE; \
      nearpage lab sweep takes scenarios";
 
@@ -279,6 +284,7 @@ impl WhatIfArgs {
             },
             rules: self.rules.iter().map(|choice| choice.for_kernel(kernel).model).collect(),
             starts: self.drawn(),
+            moments: if self.report.is_some() { MOMENTS } else { 0 },
         })
     }
 
@@ -297,7 +303,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
+        page: Option<PageFile>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -305,7 +311,8 @@ impl WhatIfArgs {
         if let Some(waits) = waits {
             text::add_waits(&mut sections, waits.section());
         }
-        self.output(page, &sections, &[], &WithWaits { answer, waits })
+        let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
+        self.output(page, sections, with_time, &WithWaits { answer, waits })
     }
 
     /// Whether more is asked than one machine with one value of each setting.
@@ -335,7 +342,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<nearpage_report::file::PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<PageFile>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -343,28 +350,28 @@ impl WhatIfArgs {
         Ok(Some(page_file(path, machines.chain([self.input.as_path()]))?))
     }
 
-    /// The answer where it was asked for.
-    fn output(
+    /// The answer where it was asked for; `with` adds to the page what is not in the sections.
+    fn output<'p>(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
-        sections: &[text::Section],
-        plots: &[Scatter],
-        document: &impl serde::Serialize,
+        page: Option<PageFile>,
+        sections: Vec<text::Section>,
+        with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
+        document: &impl Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
             let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
-            let sections = sections.iter().map(|of| (of.title, of.lines.join("\n")));
-            text_page("What if", &origin, &sections.collect::<Vec<_>>(), plots)
+            page_of("What if", &with(text::page_of(&sections)), &origin)
         };
-        let written = page.map(|page| page.write(&render())).transpose();
         if self.report.as_deref().is_some_and(is_standard) {
-            print(&render())?;
-        } else if self.json {
+            return print(&render());
+        }
+        let written = page.map(|page| page.write(&render())).transpose();
+        if self.json {
             print_json(document)?;
         } else if self.card {
-            print(&text::card(sections))?;
+            print(&text::card(&sections))?;
         } else {
-            print(&text::whole(sections))?;
+            print(&text::whole(&sections))?;
         }
         written?;
         Ok(())

@@ -7,12 +7,13 @@ use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_reco
 use nearpage_lab::{LabError, Options, Report, Scenario};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, ReplayError, Tunable};
+use nearpage_report::whatif::{FigureRow, FigureTable};
 use nearpage_sim::workload::lifetimes::Run;
 use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
 use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
-use super::text::Section;
+use super::text::{Part, Section, aligned};
 use super::{CommandError, NOTHING, WhatIfArgs};
 use crate::commands::input::DescriptionFailure;
 use crate::commands::interrupt::Interruptible;
@@ -115,7 +116,7 @@ pub(super) fn run(
         then,
         leaves_out: notes,
     };
-    arguments.output(page, &sections(&answer), &[], &answer)
+    arguments.output(page, sections(&answer), |page| page, &answer)
 }
 
 /// What is compared, on a simulated machine.
@@ -243,9 +244,9 @@ impl Waits {
     pub(super) fn section(&self) -> Section {
         let mut lines = vec![self.title.clone()];
         lines.extend(sentences(&self.now, &self.then));
-        lines.extend(table(&self.now, &self.then));
+        lines.extend(aligned(&table(&self.now, &self.then), WIDTHS));
         lines.extend(self.leaves_out.clone());
-        Section::new("Waits for zone locks", lines, 4)
+        Section::new("Waits for zone locks", Part::Text, lines, 4)
     }
 }
 
@@ -258,16 +259,18 @@ fn sections(answer: &Answer) -> Vec<Section> {
         changes.extend(change.no_effect.clone());
     }
     let said = sentences(&answer.now, &answer.then);
-    let mut lines =
-        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
-    lines.extend(table(&answer.now, &answer.then));
+    let notes = vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
+    let table = FigureTable { notes, ..table(&answer.now, &answer.then) };
     vec![
-        Section::new("What changes", changes, 5),
-        Section::new("Answer", said, 4),
-        Section::new("Now, then", lines, 8),
-        Section::new("What the model leaves out", answer.leaves_out.clone(), 4),
+        Section::new("What changes", Part::Changes, changes, 5),
+        Section::new("Answer", Part::Answer, said, 4),
+        Section::figures(table, WIDTHS, 8),
+        Section::new("What the model leaves out", Part::LeavesOut, answer.leaves_out.clone(), 4),
     ]
 }
+
+/// Of names, and of figures now.
+const WIDTHS: [usize; 2] = [24, 14];
 
 fn count(of: &Outcome, name: &str) -> Option<f64> {
     of.counts.get(name).copied()
@@ -291,20 +294,20 @@ fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     said.collect()
 }
 
-/// A line for each count.
-fn table(now: &Outcome, then: &[Outcome]) -> Vec<String> {
-    let mut head = format!("{:<24} {:>14}", "quantity", "now");
-    then.iter().for_each(|then| head += &format!(" {:>16} {:>8}", then.rules, "ratio"));
-    let mut table = vec![head];
-    for (name, now) in &now.counts {
-        let mut line = format!("{name:<24} {now:>14}");
+/// A row for each count.
+fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
+    let mut columns = vec!["quantity".to_owned(), "now".to_owned()];
+    columns.extend(then.iter().flat_map(|then| [then.rules.to_owned(), "ratio".to_owned()]));
+    let row = |(name, now): (&String, &f64)| {
+        let mut cells = vec![now.to_string()];
         for then in then {
             let value = count(then, name);
             let ratio = value.filter(|_| *now > 0.0).map(|value| format!("{:.2}", value / now));
-            let value = value.map_or("-".into(), |value| value.to_string());
-            line += &format!(" {value:>16} {:>8}", ratio.unwrap_or("-".into()));
+            cells.push(value.map_or("-".into(), |value| value.to_string()));
+            cells.push(ratio.unwrap_or("-".into()));
         }
-        table.push(line);
-    }
-    table
+        FigureRow { name: name.clone(), cells, ..FigureRow::default() }
+    };
+    let rows = now.counts.iter().map(row).collect();
+    FigureTable { columns, rows, ..FigureTable::default() }
 }
