@@ -21,7 +21,7 @@
 //! | read single files of theirs, such as /proc/zoneinfo | [`sysfs`], [`idlist`] |
 //! | compute zones, watermarks, pagesets and zonelists | [`Plan`], [`plan`] |
 //! | write zoneinfo, `numactl --hardware`, hwloc's XML or a graph | [`text`], [`Plan::fallback_lines`] |
-//! | write JSON | [`MachineDocument`] |
+//! | write JSON | [`MachineDocument`], [`Replaced`] |
 //! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
 //! | watch and stop long work | [`work`] |
 //! | the language of a program's statistics socket | [`stats_socket`] |
@@ -37,6 +37,9 @@
 //!
 //! # Cost and limits
 //!
+//! Where there is no Unix (WebAssembly), machines are read from content alone: no file is opened, and [`stats_socket`] and
+//! [`OutputFolder`] are not there.
+//!
 //! Reading a machine costs some system calls a node and CPU. A machine has at most [`NODES_MAX`] nodes and 4 PiB of
 //! memory. An input has at most 256 MiB, and each file of a tree 64 MiB. Fallback orders and zonelists grow with the
 //! square of the nodes; the text of zoneinfo grows with nodes times CPUs and is written as it is made.
@@ -45,9 +48,11 @@
 //! print because it changes between two reads is no error but a [`Note`].
 #![warn(missing_debug_implementations)]
 
+#[cfg_attr(not(unix), path = "no_files.rs")]
 mod beneath;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+#[cfg(unix)]
 mod created;
 mod description;
 #[cfg(feature = "serde")]
@@ -63,10 +68,13 @@ pub mod over;
 #[cfg(feature = "archive")]
 mod packing;
 pub mod plan;
+#[cfg(feature = "serde")]
+mod replaced;
 pub mod short_form;
 mod shown;
 pub mod size;
 mod sos;
+#[cfg(unix)]
 pub mod stats_socket;
 pub mod sysfs;
 #[cfg(feature = "catalog")]
@@ -77,6 +85,7 @@ pub mod tunable;
 pub mod work;
 
 pub use beneath::open_beneath;
+#[cfg(unix)]
 pub use created::{OutputFolder, Owner, open_found};
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
@@ -89,6 +98,8 @@ pub use machine::{
 #[cfg(feature = "archive")]
 pub use packing::{Packing, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
+#[cfg(feature = "serde")]
+pub use replaced::{Replaced, WithSet};
 pub use shown::{Shown, commands_terminal, escaped, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
 pub use tree::{FILE_BYTES_MAX, FileTree, FolderTree, MemoryTree, is_machine_file};

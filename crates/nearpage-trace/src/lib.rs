@@ -69,7 +69,9 @@ mod head;
 mod lttng;
 pub mod processes;
 mod read;
+#[cfg(unix)]
 pub mod record;
+mod scratch;
 pub mod summary;
 pub mod timeline;
 
@@ -77,3 +79,4 @@ pub use binary::CTF_NOT_READ;
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
 pub use read::{read_trace, read_trace_with_frames, unpacked};
+pub use scratch::Scratch;

@@ -13,13 +13,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::fs::File;
 use std::io::{self, Read, Write};
 
 use super::Lines;
 use super::description::Tasks;
 use super::format::LineHead;
 use super::source::{Source, damaged};
+use crate::scratch::Scratch;
 
 /// Fields of a packet.
 mod packet {
@@ -125,8 +125,7 @@ pub(super) struct Perfetto {
 /// The file, and what of it was compressed.
 struct Files {
     plain: Source,
-    unpacked: File,
-    unpacked_bytes: u64,
+    unpacked: Scratch,
 }
 
 /// Where a bundle lies.
@@ -155,7 +154,7 @@ struct Told {
 
 impl Perfetto {
     pub fn open(source: Source) -> io::Result<Perfetto> {
-        let files = Files { plain: source, unpacked: tempfile::tempfile()?, unpacked_bytes: 0 };
+        let files = Files { plain: source, unpacked: Scratch::new()? };
         let mut file = Perfetto {
             files,
             cpus: Vec::new(),
@@ -234,7 +233,7 @@ impl Perfetto {
         bundles: &mut BTreeMap<u32, VecDeque<Place>>,
     ) -> io::Result<()> {
         let all = FREE_BYTES.saturating_add(self.files.plain.bytes().saturating_mul(RATIO_MAX));
-        let most = PACKET_BYTES_MAX.min(all - self.files.unpacked_bytes.min(all));
+        let most = PACKET_BYTES_MAX.min(all - self.files.unpacked.bytes().min(all));
         let mut content = Vec::new();
         flate2::read::ZlibDecoder::new(packed)
             .take(most + 1)
@@ -243,9 +242,8 @@ impl Perfetto {
         if content.len() as u64 > most {
             return Err(damaged(at, "packets that unpack to more than any have"));
         }
-        let begin = self.files.unpacked_bytes;
+        let begin = self.files.unpacked.bytes();
         self.files.unpacked.write_all(&content)?;
-        self.files.unpacked_bytes += content.len() as u64;
         let mut fields = Fields { bytes: &content };
         while let Some((1, Value::Bytes(inner))) = fields.next() {
             let end = content.len() - fields.bytes.len();
@@ -307,7 +305,6 @@ impl Files {
         if !place.is_unpacked {
             return self.plain.part(place.at, place.bytes);
         }
-        use std::os::unix::fs::FileExt;
         let mut content = vec![0; place.bytes as usize];
         self.unpacked.read_exact_at(&mut content, place.at)?;
         Ok(content)

@@ -7,7 +7,7 @@ use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
 use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
-use crate::commands::replay::change_lines;
+use nearpage_report::replay::change_lines;
 
 /// A part of an answer.
 #[derive(Debug)]
