@@ -45,7 +45,7 @@ pub(crate) fn answer_of_trace(
     let study = Study {
         rules: asked.model.into_iter().collect(),
         wish: Wish { machine: None, model: None, ..asked },
-        starts: 0,
+        ..Study::default()
     };
     let answer = trace.study(&machine, &study, observer)?;
     Ok((serde_json::to_string_pretty(&answer)? + "\n", String::new(), "{}".into()))
