@@ -46,6 +46,7 @@ pub(crate) fn answer_of_trace(
         rules: asked.model.into_iter().collect(),
         wish: Wish { machine: None, model: None, ..asked },
         starts: 0,
+        moments: 0,
     };
     let answer = trace.study(&machine, &study, observer)?;
     Ok((serde_json::to_string_pretty(&answer)? + "\n", String::new(), "{}".into()))
