@@ -103,7 +103,7 @@ fn run_error(program: impl ToString, error: io::Error) -> PagesError {
 fn nearpage(arguments: &[&str], page: &Path) -> Result<String, PagesError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--"]);
+    command.args(["run", "--quiet", "--package", "nearpage-cli", "--"]);
     command.args(arguments).args(["--json", "--report"]).arg(page).current_dir(root);
     output(&mut command)
 }

@@ -17,7 +17,7 @@ pub struct WhatIfPage<'a> {
     /// What changes, a line each.
     pub changes: Vec<String>,
     /// Figures side by side.
-    pub figures: Option<FigureTable>,
+    pub figures: Vec<FigureTable>,
     /// The load over its time.
     pub timeline: Option<&'a Timeline>,
     /// What was swept.
@@ -61,7 +61,7 @@ pub fn page_of(title: &str, what_if: &WhatIfPage<'_>, origin: &Origin) -> String
             section.answer { @for sentence in &what_if.answer { p { (sentence) } } }
         }
         @if let Some(sweep) = what_if.sweep { (swept(sweep)) }
-        @if let Some(figures) = &what_if.figures { (figure_table(figures)) }
+        @for figures in &what_if.figures { (figure_table(figures)) }
         @if !what_if.changes.is_empty() {
             h2 { "What changes" }
             ul { @for change in &what_if.changes { li { (change) } } }

@@ -3,6 +3,7 @@
 mod summary;
 mod twin;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -13,7 +14,7 @@ use nearpage_machine::{OutputFolder, open_found, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
-use nearpage_trace::{TraceCounts, TraceError, read_trace, unpacked};
+use nearpage_trace::{TraceCounts, TraceError, TraceEvent, read_trace_with_frames, unpacked};
 use serde::Serialize;
 use tempfile::TempPath;
 
@@ -261,9 +262,13 @@ fn draw_alone(
     timelines: &mut [Timeline<Output>],
 ) -> Result<TraceCounts, TraceFailure> {
     let (name, text) = opened(path)?;
-    Ok(read_trace::<TraceError>(&name, text, |event| {
-        timelines.iter_mut().for_each(|timeline| timeline.event(event));
-        Ok(())
+    let timelines = RefCell::new(timelines);
+    let each = |event: &TraceEvent<'_>| {
+        timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.event(event));
+        Ok::<(), TraceError>(())
+    };
+    Ok(read_trace_with_frames(&name, text, each, |line| {
+        timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.frame(line));
     })?)
 }
 

@@ -117,7 +117,8 @@ JSON of a bundle or a trace (--json):
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, pareto (whether it is on the front); notes[].
+kept_pages_mean, pareto (whether it is on the front); notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with
+its machine, notes[] and counts by the name of the combination: work_per_second, worst_hold_pages, cached_bytes, on_front.
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -150,7 +151,7 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     if let Some(load) = load {
         return match arguments.is_sweep() {
-            true => Err(CommandError::Usage(SWEPT.into())),
+            true => load::sweep(arguments, load, &machines),
             false => load::run(arguments, load, machines.first()),
         };
     }
@@ -240,9 +241,6 @@ const STARTS: u32 = 8;
 /// Moments of a page's plots over time.
 const MOMENTS: usize = 400;
 
-const SWEPT: &str = "--over and several machines belong to recorded loads: a load by name takes --rules A,B,... and --change KEY=VALUE; \
-     nearpage lab sweep takes scenarios";
-
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
 
@@ -312,7 +310,7 @@ impl WhatIfArgs {
             text::add_waits(&mut sections, waits.section());
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
-        self.output(page, sections, with_time, &WithWaits { answer, waits })
+        self.output(page, &sections, with_time, &WithWaits { answer, waits })
     }
 
     /// Whether more is asked than one machine with one value of each setting.
@@ -354,13 +352,13 @@ impl WhatIfArgs {
     fn output<'p>(
         &self,
         page: Option<PageFile>,
-        sections: Vec<text::Section>,
+        sections: &[text::Section],
         with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
         document: &impl Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
             let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
-            page_of("What if", &with(text::page_of(&sections)), &origin)
+            page_of("What if", &with(text::page_of(sections)), &origin)
         };
         if self.report.as_deref().is_some_and(is_standard) {
             return print(&render());
@@ -369,9 +367,9 @@ impl WhatIfArgs {
         if self.json {
             print_json(document)?;
         } else if self.card {
-            print(&text::card(&sections))?;
+            print(&text::card(sections))?;
         } else {
-            print(&text::whole(&sections))?;
+            print(&text::whole(sections))?;
         }
         written?;
         Ok(())

@@ -17,7 +17,7 @@ use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
 use crate::confined::Rights;
 
-/// Say who allocates, by task, call site, order, type or flags, and what outlives the trace.
+/// Say who allocates, by task, cgroup, call site, order, type or flags, and what outlives the trace.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub(super) struct SummaryArgs {
@@ -58,7 +58,8 @@ impl SummaryArgs {
 const AFTER_HELP: &str = "\
 Call sites need call chains: `nearpage record --stacks`; `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf
 script`; or ftrace's option stacktrace (`trace-cmd record -T`). A site is the first function of the chain that is not the allocator's
-own. A perf.data has no names of functions: its chains are not read.
+own. A perf.data has no names of functions: its chains are not read. Cgroups are told by `nearpage record --cgroups`, and by `perf
+record --all-cgroups` in a perf.data.
 
 JSON (--json):
   schema               1
@@ -92,6 +93,8 @@ enum ByWhat {
     Type,
     /// Flags of the request
     Gfp,
+    /// The cgroup of the task, where the trace tells it
+    Cgroup,
 }
 
 pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
@@ -101,6 +104,7 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
         ByWhat::Order => By::Order,
         ByWhat::Type => By::Type,
         ByWhat::Gfp => By::Gfp,
+        ByWhat::Cgroup => By::Cgroup,
     };
     let summary = match arguments.blame {
         true => blame(arguments, by)?,

@@ -55,6 +55,26 @@ impl Section {
     }
 }
 
+impl Section {
+    /// A table whose columns are as wide as what stands in them.
+    pub(super) fn columns(title: &'static str, table: FigureTable, card_most: usize) -> Section {
+        let names = table.columns.first().into_iter().chain(table.rows.iter().map(|row| &row.name));
+        let of_names = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let line = |name: &str, cells: &[String]| {
+            let mut line = format!("{name:<of_names$}");
+            for (cell, head) in cells.iter().zip(table.columns.iter().skip(1)) {
+                let width = head.chars().count().max(12);
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            line.trim_end().to_owned()
+        };
+        let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
+        let rows = table.rows.iter().map(|row| line(&row.name, &row.cells));
+        let lines = [table.title.clone()].into_iter().chain(head).chain(rows).collect();
+        Section::new(title, Part::Figures(table), lines, card_most)
+    }
+}
+
 /// A page of all of it.
 pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
     let mut page = WhatIfPage::default();
@@ -63,7 +83,11 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
             Part::Changes => page.changes = lines.clone(),
             Part::Answer => page.answer = lines.clone(),
             Part::Figures(table) => {
-                page.figures = Some(FigureTable { title: (*title).into(), ..table.clone() });
+                let title = match table.title.is_empty() {
+                    true => (*title).into(),
+                    false => table.title.clone(),
+                };
+                page.figures.push(FigureTable { title, ..table.clone() });
             }
             Part::Text => page.texts.push((title, lines.join("\n"))),
             Part::LeavesOut => page.leaves_out = lines.clone(),
