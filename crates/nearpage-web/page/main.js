@@ -1,7 +1,7 @@
 // The page: takes what is dropped, asks the worker, shows the answer, and keeps its state in the address.
 
 import { EMPTY, read, write } from './state.js';
-import { bytes, distances, element, explained, fallbackMap, page, study, zones } from './view.js';
+import { bytes, distances, element, explained, fallbackMap, live, page, study, zones } from './view.js';
 
 const get = (id) => document.getElementById(id);
 const EXAMPLES = ['two-sockets.numactl', 'refused.log', 'q612-n2-mixed.tar.zst'];
@@ -218,6 +218,7 @@ function show() {
   const [, , contents] = all.find(([id]) => id === chosen);
   get('panels').replaceChildren(element('div', { class: 'panel', role: 'tabpanel', id: 'panel', 'aria-labelledby': `tab-${chosen}` },
     ...contents(), element('p', { class: 'faint' }, 'On the command line: ', element('code', {}, shown.command))));
+  live();
 }
 
 function choose(tab) {

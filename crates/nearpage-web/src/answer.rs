@@ -1,8 +1,8 @@
 //! The entry.
 
 use nearpage::Model;
-use nearpage_bundle::predict::UnknownModel;
 use nearpage_bundle::BundleError;
+use nearpage_bundle::predict::UnknownModel;
 use nearpage_machine::tunable::{OverrideError, SettingKey, Tunable, TunableError};
 use nearpage_machine::work::Observer;
 use nearpage_machine::{InputError, catalog, escaped};

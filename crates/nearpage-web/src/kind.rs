@@ -41,9 +41,9 @@ impl Kind {
             None => head.extend_from_slice(&content[..content.len().min(HEAD_BYTES as usize)]),
             Some(packing) => {
                 // What is damaged later on is told by its reader.
-                let read = packing.stream(content).and_then(|mut stream| {
-                    stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head)
-                });
+                let read = packing
+                    .stream(content)
+                    .and_then(|mut stream| stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head));
                 let begins = head.get(..BLOCK_BYTES).and_then(Packing::of);
                 if begins == Some(Packing::Tar) || packing == Packing::Tar {
                     return of_archive(packing, content);
@@ -59,7 +59,8 @@ impl Kind {
 
 fn of_text(head: &[u8]) -> Kind {
     if BINARY_TRACES.iter().take(3).any(|magic| head.starts_with(magic))
-        || (head.starts_with(BINARY_TRACES[3]) && head.iter().take(BLOCK_BYTES).any(|&byte| byte == 0))
+        || (head.starts_with(BINARY_TRACES[3])
+            && head.iter().take(BLOCK_BYTES).any(|&byte| byte == 0))
     {
         return Kind::Trace;
     }
@@ -67,7 +68,8 @@ fn of_text(head: &[u8]) -> Kind {
     let has = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
     let is_machine = || {
         let begin = text.trim_start();
-        let meaningful = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+        let meaningful =
+            text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
         (begin.starts_with('<') && text.contains("<topology"))
             || meaningful.is_some_and(|line| line.starts_with("--numa"))
             || text.lines().any(is_of_numactl)

@@ -91,7 +91,11 @@ pub(crate) fn answer(
     }
     let in_words = |explanation: &Explanation| InWords {
         head: explanation.head(),
-        paragraphs: explanation.paragraphs().into_iter().map(|Paragraph { label, lines }| (label, lines)).collect(),
+        paragraphs: explanation
+            .paragraphs()
+            .into_iter()
+            .map(|Paragraph { label, lines }| (label, lines))
+            .collect(),
     };
     let view = View {
         reports: reports.iter().take(SHOWN_MOST).map(in_words).collect(),

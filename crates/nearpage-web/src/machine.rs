@@ -66,7 +66,8 @@ pub(crate) fn answer(
     });
     let unset = zero.into_iter().flatten().map(|key| (key.key(), key.value_in(&known)));
     let is_short = plan.nodes.len() <= 64;
-    let mut text = if is_short { zoneinfo(&plan, Unknown::AllFree).to_string() } else { String::new() };
+    let mut text =
+        if is_short { zoneinfo(&plan, Unknown::AllFree).to_string() } else { String::new() };
     text.truncate(text.floor_char_boundary(ZONEINFO_BYTES_MOST));
     let view = View {
         before: (!set.is_empty()).then(|| MachineDocument::new(&description, &before)),

@@ -45,7 +45,8 @@ pub(crate) fn answer_of_trace(
     let study = Study {
         rules: asked.model.into_iter().collect(),
         wish: Wish { machine: None, model: None, ..asked },
-        ..Study::default()
+        starts: 0,
+        moments: 0,
     };
     let answer = trace.study(&machine, &study, observer)?;
     Ok((serde_json::to_string_pretty(&answer)? + "\n", String::new(), "{}".into()))
