@@ -27,7 +27,7 @@ use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Ground, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Keeps, Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, Wished, ask, start_of};
 use crate::yardstick::{Question, Yardstick, measure};
 
 /// What is asked of a replay beside the comparison with the kernel.
@@ -156,7 +156,15 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let ask_likely = |other: &Start, wish: &Wish| {
             let (source, keeps) = (bundle.source(), Keeps::default());
-            ask(source, &survey, start, other, wish, Guess::Likely, keeps, &watch)
+            ask(
+                source,
+                &survey,
+                start,
+                Wished { wish: wish, start: other },
+                Guess::Likely,
+                keeps,
+                &watch,
+            )
         };
         let what_if = match &other {
             Some(other) => {
