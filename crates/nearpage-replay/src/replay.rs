@@ -7,7 +7,7 @@ use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
-use nearpage_machine::{InputError, MachineDescription};
+use nearpage_machine::{Budget, InputError, MachineDescription};
 
 use crate::bundle::Bundle;
 use crate::cpus::CpuRule;
@@ -64,8 +64,8 @@ impl Replay {
     /// # Errors
     ///
     /// It is no bundle, or its captures are damaged.
-    pub fn open(path: &Path) -> Result<Replay, ReplayError> {
-        Replay::of(Bundle::open(path)?)
+    pub fn open(path: &Path, budget: &Budget) -> Result<Replay, ReplayError> {
+        Replay::of(Bundle::open(path, budget)?)
     }
 
     /// The small bundle that comes with this crate: Linux 6.12 with two nodes and two CPUs under a mixed load.

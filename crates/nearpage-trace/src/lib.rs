@@ -78,5 +78,5 @@ pub mod timeline;
 pub use binary::CTF_NOT_READ;
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
-pub use read::{read_trace, read_trace_with_frames, unpacked};
+pub use read::{read_trace, read_trace_with_frames, unpacked, unpacked_within};
 pub use scratch::Scratch;

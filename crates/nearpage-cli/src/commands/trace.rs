@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::{OutputFolder, open_found, shown};
+use nearpage_machine::{Budget, OutputFolder, open_found, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
@@ -18,7 +18,7 @@ use nearpage_trace::{TraceCounts, TraceError, TraceEvent, read_trace_with_frames
 use serde::Serialize;
 use tempfile::TempPath;
 
-use super::input::{STANDARD_INPUT, is_standard, page_file};
+use super::input::{Limit, STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json, sudo};
@@ -79,6 +79,9 @@ struct ExportArgs {
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 const AFTER_HELP: &str = "\
@@ -215,13 +218,14 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
         .into_iter()
         .filter_map(|(path, format, name)| Some((path.as_ref()?, format, name)))
         .collect();
+    let budget = arguments.limit.budget();
     let bundle = match (&arguments.bundle, &arguments.trace) {
         (None, Some(_)) => None,
         (None, None) => Some(Bundle::shipped()),
         (Some(path), trace) => {
             let bundle = match is_standard(path) {
-                true => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
-                false => Bundle::open(path)?,
+                true => Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?,
+                false => Bundle::open(path, &budget)?,
             };
             Some(match trace {
                 Some(trace) => bundle.with_trace(trace)?,
@@ -242,7 +246,7 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
                 Interruptible::begin(Bar::percent("read")).map_err(TraceFailure::Signals)?;
             bundle.draw(&mut timelines, &observer)?
         }
-        (None, Some(path)) => draw_alone(path, &mut timelines)?,
+        (None, Some(path)) => draw_alone(path, &budget, &mut timelines)?,
         (None, None) => unreachable!("without a trace there is a bundle"),
     };
     let mut outputs = Vec::new();
@@ -259,9 +263,10 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
 
 fn draw_alone(
     path: &Path,
+    budget: &Budget,
     timelines: &mut [Timeline<Output>],
 ) -> Result<TraceCounts, TraceFailure> {
-    let (name, text) = opened(path)?;
+    let (name, text) = opened(path, budget)?;
     let timelines = RefCell::new(timelines);
     let each = |event: &TraceEvent<'_>| {
         timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.event(event));
@@ -273,13 +278,13 @@ fn draw_alone(
 }
 
 /// The name and the text of a trace alone: of a file, or of standard input.
-fn opened(path: &Path) -> Result<(String, Box<dyn io::Read>), TraceError> {
+fn opened(path: &Path, budget: &Budget) -> Result<(String, Box<dyn io::Read>), TraceError> {
     let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
     let packed: io::Result<Box<dyn io::Read>> = match is_standard(path) {
         true => Ok(Box::new(io::stdin().lock())),
         false => File::open(path).map(|file| Box::new(file) as _),
     };
-    match packed.and_then(unpacked) {
+    match packed.and_then(|packed| unpacked(packed, budget)) {
         Ok(text) => Ok((name, text)),
         Err(source) => Err(TraceError::Unreadable { input: name, offset: 0, source }),
     }

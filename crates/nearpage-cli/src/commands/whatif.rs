@@ -21,7 +21,9 @@ use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
-use super::input::{STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text};
+use super::input::{
+    Limit, STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text,
+};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
@@ -83,6 +85,9 @@ pub struct WhatIfArgs {
     /// Plain text of at most 25 lines, for a mail
     #[arg(long)]
     card: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl WhatIfArgs {
@@ -143,7 +148,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
         );
     }
-    let machines = arguments.machine.iter().map(|given| read_machine_text(given));
+    let budget = arguments.limit.budget();
+    let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));
     let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
     let load = arguments.input.to_str().and_then(Load::by_name);
     if load.is_some() && arguments.waits {
@@ -157,8 +163,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     let watched = Interruptible::begin(Bar::percent("read"))?;
     let input = match is_standard(&arguments.input) {
-        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &watched),
-        false => Input::open(&arguments.input, &watched),
+        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &budget, &watched),
+        false => Input::open(&arguments.input, &budget, &watched),
     };
     drop(watched);
     let input = input.map_err(ReplayFailure::from)?;

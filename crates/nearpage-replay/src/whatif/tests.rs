@@ -63,7 +63,7 @@ fn every_setting_acts_or_is_told_not_to() {
     let described = |nodes: &[&str]| {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        Some(MachineDescription::read(&input).unwrap())
+        Some(MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap())
     };
     let machines = [
         None,

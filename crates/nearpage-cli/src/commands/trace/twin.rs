@@ -12,7 +12,7 @@ use nearpage_replay::{Bundle, Replay};
 use serde::Serialize;
 
 use super::TraceFailure;
-use crate::commands::input::{STANDARD_INPUT, is_standard};
+use crate::commands::input::{Limit, STANDARD_INPUT, is_standard};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{CommandError, print, print_json};
@@ -61,6 +61,9 @@ pub(super) struct TwinArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl TwinArgs {
@@ -106,14 +109,15 @@ pub(super) fn run(arguments: &TwinArgs) -> Result<(), CommandError> {
 }
 
 fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
+    let budget = arguments.limit.budget();
     let replay = match &arguments.bundle {
         None => Replay::shipped(),
         Some(path) if is_standard(path) => {
-            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock())?)?
+            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?)?
         }
-        Some(path) => Replay::open(path)?,
+        Some(path) => Replay::open(path, &budget)?,
     };
-    let beside = arguments.beside.as_ref().map(|path| Replay::open(path)).transpose()?;
+    let beside = arguments.beside.as_ref().map(|path| Replay::open(path, &budget)).transpose()?;
     let wish = TwinWish {
         cpus: arguments.cpus,
         nodes: arguments.nodes,
@@ -126,7 +130,7 @@ fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
     let played = write_twin(&replay, &wish, &arguments.output, &observer)?;
     drop(observer);
     // It is written: what is left is short, and tells of it.
-    let twin = Profile::of(&Replay::open(&arguments.output)?, &Unwatched)?;
+    let twin = Profile::of(&Replay::open(&arguments.output, &budget)?, &Unwatched)?;
     let beside = beside.map(|replay| Profile::of(&replay, &Unwatched)).transpose()?;
     Ok(Document {
         schema: 1,
