@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::replay::page_of_report;
 
 use super::input::{Limit, is_standard, page_file};
@@ -23,6 +22,7 @@ use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use input::Input;
 use what_if::WhatIfArgs;
 
@@ -101,7 +101,7 @@ impl ReplayArgs {
             None => Rights::default()
                 .reading(self.bundle.iter().chain(&self.trace))
                 .reading(&self.what_if.topology)
-                .writing(&self.report),
+                .writing(Kind::Page, &self.report),
         };
         rights.unpacking()
     }
@@ -270,7 +270,7 @@ impl ReplayArgs {
     }
 
     /// The file of the page.
-    fn page_file(&self, input: &Input<'_>) -> Result<Option<PageFile>, CommandError> {
+    fn page_file(&self, input: &Input<'_>) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };

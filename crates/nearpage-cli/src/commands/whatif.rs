@@ -16,7 +16,6 @@ use nearpage_replay::{
     Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
@@ -29,6 +28,7 @@ use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -95,7 +95,7 @@ impl WhatIfArgs {
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
         let inputs = machines.chain([&*self.input]);
-        Rights::default().reading(inputs).writing(&self.report).unpacking()
+        Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
 
@@ -307,7 +307,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<PageFile>,
+        page: Option<Output>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -346,7 +346,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -357,7 +357,7 @@ impl WhatIfArgs {
     /// The answer where it was asked for; `with` adds to the page what is not in the sections.
     fn output<'p>(
         &self,
-        page: Option<PageFile>,
+        page: Option<Output>,
         sections: &[text::Section],
         with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
         document: &impl Serialize,

@@ -17,6 +17,7 @@ use crate::commands::input::{Limit, is_standard, named_models, page_file, read_m
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::confined::Rights;
+use crate::outputs::Kind;
 
 /// Replay under every combination of some machines, rules and tunables.
 #[derive(Args, Debug)]
@@ -54,7 +55,10 @@ pub struct SweepArgs {
 impl SweepArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(&self.bundle).reading(&self.topology).writing(&self.report)
+        Rights::default()
+            .reading(&self.bundle)
+            .reading(&self.topology)
+            .writing(Kind::Page, &self.report)
     }
 }
 
