@@ -48,6 +48,12 @@ fn models() -> Vec<(&'static str, &'static str)> {
     nearpage::Model::ALL.iter().map(|model| (model.name, model.about())).collect()
 }
 
+/// A page around a body of its own: all pages of nearpage have the same frame.
+#[pyfunction]
+fn framed_page(title: &str, style: &str, body: &str) -> String {
+    nearpage_report::framed(title, style, body)
+}
+
 /// The native half of the package `nearpage`.
 #[pymodule]
 fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -55,6 +61,7 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add_function(wrap_pyfunction!(models, module)?)?;
+    module.add_function(wrap_pyfunction!(framed_page, module)?)?;
     module.add_class::<table::Table>()?;
     module.add_class::<machine::Machine>()?;
     module.add_class::<machine::Node>()?;

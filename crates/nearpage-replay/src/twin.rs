@@ -80,7 +80,7 @@ const SECONDS_MOST: f64 = 31.0 * 86_400.0;
 /// let path = folder.path().join("twin");
 /// let wish = TwinWish { cpus: Some(8), seconds: Some(1.0), ..TwinWish::default() };
 /// let played = write_twin(&Replay::shipped(), &wish, &path, &Unwatched)?;
-/// let twin = Replay::open(&path)?;
+/// let twin = Replay::open(&path, &nearpage_machine::Budget::DEFAULT)?;
 /// println!("{} blocks allocated by 8 CPUs of {}", played.allocs, twin.bundle().name());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

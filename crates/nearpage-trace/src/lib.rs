@@ -70,6 +70,7 @@ mod head;
 mod lttng;
 pub mod processes;
 mod read;
+#[cfg(unix)]
 pub mod record;
 mod scratch;
 pub mod summary;
@@ -78,5 +79,7 @@ pub mod timeline;
 pub use binary::CTF_NOT_READ;
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
-pub use read::{read_trace, read_trace_with_frames, unpacked};
-pub use scratch::{MakeFile, make_scratch_files_by, scratch_file};
+pub use read::{read_trace, read_trace_with_frames, unpacked, unpacked_within};
+pub use scratch::Scratch;
+#[cfg(unix)]
+pub use scratch::{MakeFile, make_scratch_files_by};

@@ -49,6 +49,9 @@ pub struct ExportArgs {
     /// Read the allocator of a process that serves its figures, by its id or the path of its socket
     #[arg(short, long, value_name = "PID|SOCKET", conflicts_with = "sysroot")]
     process: Option<String>,
+
+    #[command(flatten)]
+    limit: super::input::Limit,
 }
 
 impl ExportArgs {
@@ -104,7 +107,10 @@ impl ExportFailure {
 pub fn run(arguments: &ExportArgs) -> Result<(), CommandError> {
     let tree = match &arguments.process {
         Some(process) => watched::process(process)?,
-        None => watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?,
+        None => {
+            let (path, capture) = (arguments.sysroot.as_deref(), arguments.capture.as_deref());
+            watched::tree(path, capture, &arguments.limit.budget())?
+        }
     };
     let (pagesets, cardinality) = match arguments.per_cpu {
         true => (Pagesets::EachCpu, Cardinality::EachCpu),

@@ -22,7 +22,7 @@ use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
-use super::input::{STANDARD, named_models, read_machine_text};
+use super::input::{Limit, STANDARD, named_models, read_machine_text};
 use super::progress::Bar;
 use crate::confined::Rights;
 use crate::outputs::Kind;
@@ -90,6 +90,9 @@ pub struct LabArgs {
     /// With `costs`: measure a table of costs on this machine and print it
     #[arg(long)]
     measure: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl LabArgs {
@@ -208,7 +211,9 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
         _ => (&*arguments.scenarios, false),
     };
     check_sweep(arguments, names, is_sweep)?;
-    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
+    let machine = arguments.machine.as_deref();
+    let machine = machine.map(|text| read_machine_text(text, &arguments.limit.budget()));
+    let machine = machine.transpose()?;
     check_standard_input(arguments, names)?;
     let loads = loads(names);
     check_loads(arguments, names, &loads)?;

@@ -55,6 +55,11 @@ pub struct RecordArgs {
     #[arg(long, conflicts_with = "redact")]
     stacks: bool,
 
+    /// Tell the cgroup of each task that lives for a second or so, for nearpage trace summary --by cgroup: once a second /proc is looked
+    /// through
+    #[arg(long, conflicts_with = "redact")]
+    cgroups: bool,
+
     /// End the recording, and the command, after this time: 500ms, 10s, 2m, 1h
     #[arg(long, value_name = "T", value_parser = duration)]
     duration: Option<Duration>,
@@ -238,6 +243,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
             slab: arguments.slab,
             lock: arguments.lock,
             stacks: arguments.stacks,
+            cgroups: arguments.cgroups,
         },
         duration: arguments.duration,
         limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },

@@ -95,6 +95,9 @@ pub struct TopArgs {
     /// Show what was recorded
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "record", "capture"])]
     play: Option<PathBuf>,
+
+    #[command(flatten)]
+    limit: super::input::Limit,
 }
 
 impl TopArgs {

@@ -3,19 +3,20 @@
 mod summary;
 mod twin;
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::shown;
+use nearpage_machine::{Budget, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
-use nearpage_trace::{TraceCounts, TraceError, read_trace, unpacked};
+use nearpage_trace::{TraceCounts, TraceError, TraceEvent, read_trace_with_frames, unpacked};
 use serde::Serialize;
 
-use super::input::{STANDARD_INPUT, is_standard, page_file};
+use super::input::{Limit, STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
@@ -77,6 +78,9 @@ struct ExportArgs {
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 const AFTER_HELP: &str = "\
@@ -216,13 +220,14 @@ fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Docume
         .into_iter()
         .filter_map(|(path, format, name)| Some((path.as_ref()?, format, name)))
         .collect();
+    let budget = arguments.limit.budget();
     let bundle = match (&arguments.bundle, &arguments.trace) {
         (None, Some(_)) => None,
         (None, None) => Some(Bundle::shipped()),
         (Some(path), trace) => {
             let bundle = match is_standard(path) {
-                true => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
-                false => Bundle::open(path)?,
+                true => Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?,
+                false => Bundle::open(path, &budget)?,
             };
             Some(match trace {
                 Some(trace) => bundle.with_trace(trace)?,
@@ -243,7 +248,7 @@ fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Docume
                 Interruptible::begin(Bar::percent("read")).map_err(TraceFailure::Signals)?;
             bundle.draw(&mut timelines, &observer)?
         }
-        (None, Some(path)) => draw_alone(path, &mut timelines)?,
+        (None, Some(path)) => draw_alone(path, &budget, &mut timelines)?,
         (None, None) => unreachable!("without a trace there is a bundle"),
     };
     let mut written = Vec::new();
@@ -261,23 +266,28 @@ fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Docume
 
 fn draw_alone(
     path: &Path,
+    budget: &Budget,
     timelines: &mut [Timeline<BufWriter<Box<dyn Write>>>],
 ) -> Result<TraceCounts, TraceFailure> {
-    let (name, text) = opened(path)?;
-    Ok(read_trace::<TraceError>(&name, text, |event| {
-        timelines.iter_mut().for_each(|timeline| timeline.event(event));
-        Ok(())
+    let (name, text) = opened(path, budget)?;
+    let timelines = RefCell::new(timelines);
+    let each = |event: &TraceEvent<'_>| {
+        timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.event(event));
+        Ok::<(), TraceError>(())
+    };
+    Ok(read_trace_with_frames(&name, text, each, |line| {
+        timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.frame(line));
     })?)
 }
 
 /// The name and the text of a trace alone: of a file, or of standard input.
-fn opened(path: &Path) -> Result<(String, Box<dyn io::Read>), TraceError> {
+fn opened(path: &Path, budget: &Budget) -> Result<(String, Box<dyn io::Read>), TraceError> {
     let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
     let packed: io::Result<Box<dyn io::Read>> = match is_standard(path) {
         true => Ok(Box::new(io::stdin().lock())),
         false => File::open(path).map(|file| Box::new(file) as _),
     };
-    match packed.and_then(unpacked) {
+    match packed.and_then(|packed| unpacked(packed, budget)) {
         Ok(text) => Ok((name, text)),
         Err(source) => Err(TraceError::Unreadable { input: name, offset: 0, source }),
     }

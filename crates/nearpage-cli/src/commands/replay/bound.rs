@@ -100,7 +100,7 @@ fn text(answer: &Yardstick) -> String {
         );
     }
     if answer.trace_is_unproven {
-        let _ = writeln!(out, "{}", super::text::UNPROVEN);
+        let _ = writeln!(out, "{}", nearpage_report::replay::UNPROVEN);
     }
     let width = models.iter().map(|of| of.model.len()).max().unwrap_or(0).max(8);
     let _ = writeln!(

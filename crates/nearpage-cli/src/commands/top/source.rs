@@ -83,7 +83,9 @@ impl Source {
             Some(process) => Box::new(Shared(process.clone())),
             None => match &arguments.vmcore {
                 Some(image) => Box::new(vmcore::tree(image)?),
-                None => watched::tree(path, arguments.capture.as_deref())?,
+                None => {
+                    watched::tree(path, arguments.capture.as_deref(), &arguments.limit.budget())?
+                }
             },
         };
         let advice = match (has_panes, path, &program) {

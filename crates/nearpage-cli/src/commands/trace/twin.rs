@@ -12,7 +12,7 @@ use nearpage_replay::{Bundle, Replay, ReplayError};
 use serde::Serialize;
 
 use super::TraceFailure;
-use crate::commands::input::{STANDARD_INPUT, is_standard};
+use crate::commands::input::{Limit, STANDARD_INPUT, is_standard};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{CommandError, print, print_json};
@@ -62,6 +62,9 @@ pub(super) struct TwinArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl TwinArgs {
@@ -108,14 +111,15 @@ pub(super) fn run(arguments: &TwinArgs) -> Result<(), CommandError> {
 }
 
 fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
+    let budget = arguments.limit.budget();
     let replay = match &arguments.bundle {
         None => Replay::shipped(),
         Some(path) if is_standard(path) => {
-            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock())?)?
+            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?)?
         }
-        Some(path) => Replay::open(path)?,
+        Some(path) => Replay::open(path, &budget)?,
     };
-    let beside = arguments.beside.as_ref().map(|path| Replay::open(path)).transpose()?;
+    let beside = arguments.beside.as_ref().map(|path| Replay::open(path, &budget)).transpose()?;
     let unwritten =
         |error| ReplayError::Unwritten { output: shown(&arguments.output).to_string(), error };
     let (output, _) = Output::begun(Kind::Folder, &arguments.output).map_err(unwritten)?;
@@ -134,7 +138,7 @@ fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
     drop(observer);
     output.keep().map_err(unwritten)?;
     // It is written: what is left is short, and tells of it.
-    let twin = Profile::of(&Replay::open(path)?, &Unwatched)?;
+    let twin = Profile::of(&Replay::open(path, &budget)?, &Unwatched)?;
     let beside = beside.map(|replay| Profile::of(&replay, &Unwatched)).transpose()?;
     Ok(Document {
         schema: 1,
