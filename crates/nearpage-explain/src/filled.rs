@@ -48,7 +48,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .into_iter()
     .flatten()
     .collect();
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+    // Who cannot wait is refused for want of time, whatever fills memory.
+    let is_late = |cause: &Cause| cause.kind == CauseKind::CannotWait;
+    causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), cause.kib)));
     causes
 }
 
@@ -175,7 +177,14 @@ impl Filled<'_> {
         // Kernels before 2.6.28 do not tell anonymous memory from that of files; rows can be cut.
         if self.is_kill && anon.least() == 0 && !anon.is_exact() && cannot_leave {
             let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
-            let text = format!("how much memory is anonymous is not told; {swap}");
+            let lists = self.report().zones.iter().map(|zone| zone.lists).sum::<Figure>();
+            let text = match lists.known() {
+                Some(lists) => format!(
+                    "{} are on the lists of reclaim, how much of it anonymous is not told; {swap}",
+                    kib(lists)
+                ),
+                None => format!("how much memory is anonymous is not told; {swap}"),
+            };
             return Some(Cause::new(kind, swapped, text));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));

@@ -222,6 +222,22 @@ fn memcg(report: &Report) -> Vec<Remedy> {
             let text = format!("a higher limit of memory of {group}: it is not reached");
             say(Change::MemcgLimit, Effect::NoEffect, None, text);
         }
+        _ if memcg.came_back().is_some() => {
+            let left = kib(memcg.came_back().unwrap_or(0));
+            let text = format!(
+                "a higher limit of {group}: {left} are left by these numbers, how much the load had before is not in the report"
+            );
+            say(Change::MemcgLimit, Effect::Unknown, limit, text);
+        }
+        _ if memcg.left_with_swap().is_some() => {
+            let both = memcg.memory_and_swap.map_or(0, |both| both.limit);
+            let text = format!(
+                "two higher limits of {group}, of memory ({}) and of memory and swap ({}): it had all of both, and how much more it would have taken is not in the report; one alone gives nothing",
+                kib(limit.unwrap_or(0)),
+                kib(both)
+            );
+            say(Change::MemcgLimit, effect, limit, text);
+        }
         _ => say(Change::MemcgLimit, effect, limit, format!("a limit of {group} of {wanted}")),
     }
     if let Some(task) = memcg.task.as_ref().filter(|_| memcg.is_parent()) {
