@@ -33,7 +33,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return filled.unmovable().into_iter().collect();
     }
     let mut causes: Vec<Cause> = [
-        filled.waiting(by_pages && !can_wait),
+        filled.waiting(by_pages),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -185,7 +185,7 @@ impl Filled<'_> {
                 ),
                 None => format!("how much memory is anonymous is not told; {swap}"),
             };
-            return Some(Cause::new(kind, swapped, text));
+            return Some(Cause::new(kind, lists.known().unwrap_or(0).max(swapped), text));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
         match self.is_kill {
@@ -257,14 +257,28 @@ impl Filled<'_> {
     }
 
     /// What kswapd could have freed for who cannot wait.
-    fn waiting(&self, cannot_wait: bool) -> Option<Cause> {
+    fn waiting(&self, by_pages: bool) -> Option<Cause> {
+        let gfp = self.zones.gfp;
+        let can_wait = gfp.contains(Gfp::DIRECT_RECLAIM);
+        if !by_pages || self.is_kill || can_wait && !gfp.contains(Gfp::NORETRY) {
+            return None;
+        }
         let held = self.held;
-        let left = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
-        let text = format!(
-            "the request cannot wait: {} of file pages and slab can be reclaimed, and kswapd had not freed enough of it in time",
-            kib(left)
-        );
-        self.part(CauseKind::CannotWait, left, 10, text).filter(|_| cannot_wait && !self.is_kill)
+        let most = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
+        let left = |text: &str| {
+            format!("{} of file pages and slab can be reclaimed, and {text}", kib(most))
+        };
+        let text = match can_wait {
+            true => {
+                "the request gives up early (__GFP_NORETRY): ".to_owned()
+                    + &left("it reclaimed once; who asks so has another way")
+            }
+            false => {
+                "the request cannot wait: ".to_owned()
+                    + &left("kswapd had not freed enough of it in time")
+            }
+        };
+        self.part(CauseKind::CannotWait, most, 10, text)
     }
 
     fn huge_pages(&self) -> Option<Cause> {

@@ -188,7 +188,11 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     };
     // The load had all of the limit, what was swapped out beside it, and asked for more.
     let swapped = match reached {
-        Reached::Memory => memcg.swap.map_or(0, |swap| swap.usage),
+        Reached::Memory => match (memcg.swap, memcg.memory_and_swap.zip(memcg.usage)) {
+            (Some(swap), _) => swap.usage,
+            (None, Some((both, usage))) => both.usage.saturating_sub(usage),
+            (None, None) => 0,
+        },
         _ => 0,
     };
     let wanted = match limit {

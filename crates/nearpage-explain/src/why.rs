@@ -448,6 +448,15 @@ impl Sought<'_> {
         self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
     }
 
+    /// Whether a zone has memory that could be reclaimed, and no block that is large enough.
+    fn is_fragmented(&self, row: &ZoneRow) -> bool {
+        let has_files = row.file.least() > row.managed.most() / 8;
+        let order = self.zones.order;
+        order > Order(0)
+            && has_files
+            && !self.zones.has_any_block(row, order, self.zones.flags, Side::Best)
+    }
+
     fn empty_lists(&self) -> Option<Cause> {
         let row = self.row?;
         let free = self.zones.pages(row.free).least();
@@ -489,6 +498,10 @@ impl Sought<'_> {
             Rule::Unknown if self.verdict.depends_on == ["blocks"] => return self.no_rows(),
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
+            // Memory could be reclaimed, and still there would be no block.
+            Rule::Watermark
+                if self.report.kind == Kind::Oom
+                    && self.row.is_some_and(|row| self.is_fragmented(row)) => {}
             _ => return None,
         }
         let row = self.row?;
@@ -528,10 +541,10 @@ impl Sought<'_> {
         let order = self.zones.order.0;
         let is_told = self.report.kind == Kind::Failure && order > 0;
         let gives_a_page = self.verdict.of_row()?.gives_order.is_some();
-        (is_told && gives_a_page && row.blocks.is_empty()).then(|| {
+        (is_told && gives_a_page && !row.has_all_blocks).then(|| {
             let free = self.zones.pages(row.free);
             let text = format!(
-                "fragmentation, by exclusion: {} free in {} of node {} are enough for single pages, and a block of order {order} ({}) was refused; the rows of free blocks are missing",
+                "fragmentation, by exclusion: {} free in {} of node {} are enough for single pages, and a block of order {order} ({}) was refused; the rows of free blocks are missing, or cut",
                 free.known().map_or("an unknown number of pages".into(), |free| self.pages(free)),
                 row.name,
                 row.node,

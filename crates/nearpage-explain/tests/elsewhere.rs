@@ -159,6 +159,9 @@ fn fragmentation_where_the_rows_of_blocks_are_missing() {
     assert_eq!(kinds(&found), [CauseKind::Fragmentation]);
     assert!(found.causes[0].text.starts_with("fragmentation, by exclusion: 117.1 MiB"));
     assert!(!kinds(&only(&rows(0))).contains(&CauseKind::Fragmentation));
+    // A row that was cut shows less than the block.
+    let cut = only(&(rows(5) + "[ 34.0] Node 0 Normal: 20000*4kB 5000*8\n"));
+    assert_eq!(kinds(&cut), [CauseKind::Fragmentation]);
     // Too few pages are no question of blocks.
     let few = only(&rows(5).replace("free:120000kB", "free:1200kB"));
     assert_eq!(few.verdict.rule, Rule::Watermark);
@@ -207,6 +210,10 @@ fn lists_of_the_first_kernels_explain_memory() {
             lists / 4
         )
     };
+    // Without swap the lists are as large as they are.
+    let none =
+        kill(500_000).replace("swap = 700000kB", "swap = 0kB").replace("slab:20000", "slab:60000");
+    assert_eq!(kinds(&only(&none))[..2], [CauseKind::NoSwap, CauseKind::Slab]);
     let held = only(&kill(100_000));
     assert!(kinds(&held).contains(&CauseKind::Unexplained), "{:#?}", held.causes);
     let full = only(&kill(790_000));
@@ -286,4 +293,128 @@ fn an_oops_of_another_cpu_ends_no_report() {
     // Much later it is another story: what follows is not of the one that began here.
     let later = log("[  165.160000] CPU: 0 PID: 77 Comm: b Not tainted 4.15.0 #1\n");
     assert!(explained(&later).iter().all(|found| found.report.zones.is_empty()));
+}
+
+/// Linux 2.6.38 to 3.2 took two pages more off than the block has others.
+#[test]
+fn two_pages_that_some_kernels_took_off() {
+    let log = |kernel: &str| {
+        format!(
+            "\
+[ 38.0] net: page allocation failure: order:0, mode:0xd0
+[ 38.0] Pid: 38, comm: net Not tainted {kernel} #1
+[ 38.0] Mem-Info:
+[ 38.0]  free:1002 slab_reclaimable:1000 slab_unreclaimable:1000
+[ 38.0] Node 0 Normal free:4008kB min:4000kB low:5000kB high:6000kB active_anon:4000kB inactive_anon:4000kB active_file:4000kB inactive_file:4000kB unevictable:0kB present:800000kB all_unreclaimable? no
+[ 38.0] lowmem_reserve[]: 0 0 0 0
+[ 38.0] Node 0 Normal: 1002*4kB 0*8kB = 4008kB
+"
+        )
+    };
+    for (kernel, rule) in [
+        ("2.6.37.1", Rule::Passes),
+        ("2.6.38", Rule::Watermark),
+        ("2.6.39-rc2", Rule::Watermark),
+        ("3.0.8", Rule::Watermark),
+        ("3.2.4-generic", Rule::Watermark),
+        ("3.3.0", Rule::Passes),
+    ] {
+        let found = only(&log(kernel));
+        assert_eq!(found.verdict.rule, rule, "{kernel}");
+        let zone = &found.verdict.zones[0].at_min;
+        assert_eq!(zone.free.known(), Some(1002));
+        let needed = if rule == Rule::Watermark { 1003 } else { 1001 };
+        assert_eq!(zone.needed.known(), Some(needed), "{kernel}");
+    }
+}
+
+/// What is free of a type is a part of the reserve, of which these kernels do not print how much there is.
+#[test]
+fn blocks_of_the_reserve_prove_its_size() {
+    let log = |types: &str| {
+        format!(
+            "\
+[ 48.0] a invoked oom-killer: gfp_mask=0x24280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), order=0, oom_score_adj=0
+[ 48.0] CPU: 1 PID: 48 Comm: a Not tainted 4.8.0 #1
+[ 48.0] Mem-Info:
+[ 48.0]  free:5000 free_pcp:100 free_cma:0
+[ 48.0] Node 0 active_anon:900000kB inactive_anon:900000kB active_file:0kB inactive_file:0kB unevictable:0kB shmem:0kB all_unreclaimable? yes
+[ 48.0] DMA32 free:20000kB min:5600kB low:7600kB high:9600kB active_anon:900000kB inactive_anon:900000kB active_file:0kB inactive_file:0kB unevictable:0kB present:2080000kB managed:2030000kB mlocked:0kB free_pcp:400kB free_cma:0kB
+[ 48.0] lowmem_reserve[]: 0 0 0 0
+[ 48.0] DMA32: 1000*4kB ({types}) 2000*8kB ({types}) = 20000kB
+[ 48.0] Free swap  = 8kB
+[ 48.0] Total swap = 250000kB
+"
+        )
+    };
+    let found = only(&log("H"));
+    assert_eq!(found.verdict.rule, Rule::HighatomicReserve);
+    assert_eq!(found.verdict.answer, Answer::Refused);
+    assert!(kinds(&found).contains(&CauseKind::Highatomic));
+    assert_eq!(only(&log("UMH")).verdict.answer, Answer::Open);
+}
+
+#[test]
+fn a_request_that_gives_up_early_says_so() {
+    let log = |flags: &str| {
+        urgent(4800, "0*4kB 600*8kB (U)", 0, 0)
+            .replace("0x40cc0(GFP_KERNEL|__GFP_COMP)", flags)
+            .replace("inactive_file:1600kB", "inactive_file:21600kB")
+    };
+    let found = only(&log("0x41cc0(GFP_KERNEL|__GFP_NORETRY|__GFP_COMP)"));
+    assert_eq!(kinds(&found), [CauseKind::CannotWait]);
+    assert!(found.causes[0].text.contains("__GFP_NORETRY"));
+    assert_eq!(kinds(&only(&log("0x40cc0(GFP_KERNEL|__GFP_COMP)"))), []);
+    // A terminal cut the words: they tell less than all.
+    let cut = only(&log("0x40cc0(GFP_KERN)"));
+    assert_eq!((cut.verdict.answer, cut.verdict.depends_on), (Answer::Open, vec!["gfp_mask"]));
+}
+
+#[test]
+fn what_a_group_of_the_first_version_has_in_swap_is_told() {
+    let found = only(&of_group(100_000, 100_000, (400_000, NO_LIMIT)));
+    assert!(found.remedies[0].text.contains("390.6 MiB: the group"), "{:#?}", found.remedies);
+}
+
+/// A mail breaks the line of counters before this word.
+#[test]
+fn slab_may_begin_a_line() {
+    let log = "\
+net: page allocation failure. order:0, mode:0x20
+Mem-info:
+Active:1650 inactive:2036 dirty:0 writeback:0 unstable:0 free:192
+slab:60106 mapped:764 pagetables:29
+DMA free:768kB min:2048kB low:2560kB high:3072kB active:6600kB
+inactive:8144kB present:262144kB pages_scanned:0 all_unreclaimable? no
+lowmem_reserve[]: 0 0 0 0
+DMA: 0*4kB 0*8kB 0*16kB 0*32kB 0*64kB 0*128kB 1*256kB 1*512kB = 768kB
+65536 pages of RAM
+1180 reserved pages
+";
+    let found = only(log);
+    assert_eq!(found.report.slab_pages, Some(60_106));
+    assert_eq!(kinds(&found)[0], CauseKind::Slab);
+}
+
+/// Memory of files could be reclaimed, and no block is large enough: more pages alone would not do.
+#[test]
+fn a_kill_for_a_block_names_fragmentation_beside_a_mark() {
+    let log = |blocks: &str| {
+        format!(
+            "\
+[ 47.0] a invoked oom-killer: gfp_mask=0x27000c0(GFP_KERNEL_ACCOUNT|__GFP_NOTRACK), order=2, oom_score_adj=0
+[ 47.0] CPU: 1 PID: 47 Comm: a Not tainted 4.7.0 #1
+[ 47.0] Mem-Info:
+[ 47.0]  free:1500 free_pcp:0 free_cma:0
+[ 47.0] Node 0 Normal free:6000kB min:6400kB low:8000kB high:9600kB active_anon:60000kB inactive_anon:60000kB active_file:3000000kB inactive_file:600000kB unevictable:0kB present:4500000kB managed:4400000kB mlocked:0kB free_pcp:0kB free_cma:0kB all_unreclaimable? no
+[ 47.0] lowmem_reserve[]: 0 0 0 0
+[ 47.0] Node 0 Normal: {blocks} = 6000kB
+"
+        )
+    };
+    let found = only(&log("500*4kB (UM) 498*8kB (UM) 1*16kB (H)"));
+    assert_eq!(found.verdict.rule, Rule::Watermark);
+    assert_eq!(kinds(&found)[..2], [CauseKind::Fragmentation, CauseKind::Files]);
+    let found = only(&log("500*4kB (UM) 498*8kB (UM) 1*16kB (U)"));
+    assert_eq!(kinds(&found)[0], CauseKind::Files);
 }
