@@ -34,8 +34,16 @@ impl Asked<'_> {
         let (bundle, start) = (self.replay.bundle(), self.replay.start());
         let watch = Watch::new(&Unwatched, 1, 1);
         let other = start_of(bundle.name(), start, wish).unwrap();
-        ask(bundle.source(), &self.survey, start, &other, wish, Guess::Likely, false, &watch)
-            .unwrap()
+        ask(
+            bundle.source(),
+            &self.survey,
+            start,
+            Wished { wish: wish, start: &other },
+            Guess::Likely,
+            Keeps::default(),
+            &watch,
+        )
+        .unwrap()
     }
 }
 
@@ -55,7 +63,7 @@ fn every_setting_acts_or_is_told_not_to() {
     let described = |nodes: &[&str]| {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        Some(MachineDescription::read(&input).unwrap())
+        Some(MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap())
     };
     let machines = [
         None,
