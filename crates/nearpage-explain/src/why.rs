@@ -535,7 +535,7 @@ impl Sought<'_> {
         Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
     }
 
-    /// Fragmentation by exclusion: pages enough are free, a block was refused, and the rows that would show it are missing.
+    /// Fragmentation by exclusion: pages enough are free, a block was refused, and the rows of blocks are missing.
     fn no_rows(&self) -> Option<Cause> {
         let row = self.row?;
         let order = self.zones.order.0;
