@@ -412,7 +412,7 @@ mod tests {
     fn machine(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        MachineDescription::read(&input).unwrap()
+        MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap()
     }
 
     #[test]

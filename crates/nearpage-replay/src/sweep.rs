@@ -23,7 +23,7 @@ use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
-use crate::whatif::{Keeps, Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, Wished, ask, start_of};
 use crate::yardstick::{least_holds, ratio_of};
 use nearpage_machine::tunable::{Tunable, TunableError};
 
@@ -345,8 +345,7 @@ pub(crate) fn sweep(
                         source,
                         &survey,
                         recorded,
-                        &other,
-                        wish,
+                        Wished { wish: wish, start: &other },
                         Guess::Likely,
                         Keeps::ASKED,
                         &watch,

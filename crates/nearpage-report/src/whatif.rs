@@ -58,7 +58,7 @@ pub struct FigureRow {
 pub fn page_of(title: &str, what_if: &WhatIfPage<'_>, origin: &Origin) -> String {
     let body = html! {
         @if !what_if.answer.is_empty() {
-            section.answer { @for sentence in &what_if.answer { p { (sentence) } } }
+            section.answer { h2 { "Answer" } @for sentence in &what_if.answer { p { (sentence) } } }
         }
         @if let Some(sweep) = what_if.sweep { (swept(sweep)) }
         @for figures in &what_if.figures { (figure_table(figures)) }

@@ -1,9 +1,9 @@
 //! What bytes are, by what they begin with and what lies in them.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use nearpage_machine::{Packing, each_tar_file};
+use nearpage_machine::{Budget, Packing, Unpacking, each_tar_file};
 use serde::{Deserialize, Serialize};
 
 /// What a content is, and so which library answers.
@@ -41,8 +41,7 @@ impl Kind {
             None => head.extend_from_slice(&content[..content.len().min(HEAD_BYTES as usize)]),
             Some(packing) => {
                 // What is damaged later on is told by its reader.
-                let read = packing
-                    .stream(content)
+                let read = unpacked(packing, content)
                     .and_then(|mut stream| stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head));
                 let begins = head.get(..BLOCK_BYTES).and_then(Packing::of);
                 if begins == Some(Packing::Tar) || packing == Packing::Tar {
@@ -55,6 +54,12 @@ impl Kind {
         }
         of_text(&head)
     }
+}
+
+/// What a content unpacks to.
+pub(crate) fn unpacked(packing: Packing, content: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    let unpacking = Unpacking::new(&Budget::DEFAULT);
+    unpacking.stream(packing, content)
 }
 
 fn of_text(head: &[u8]) -> Kind {
@@ -99,7 +104,7 @@ fn is_of_numactl(line: &str) -> bool {
 /// A bundle has `meta.json` or a trace, a sosreport the answers of commands.
 fn of_archive(packing: Packing, content: &[u8]) -> Kind {
     let mut kind = Kind::Machine;
-    let looked = packing.stream(Cursor::new(content)).and_then(|stream| {
+    let looked = unpacked(packing, content).and_then(|stream| {
         each_tar_file(stream, |path, _| {
             let name = path.rsplit('/').next().unwrap_or(path);
             if name == "meta.json" || name.starts_with("trace.") {

@@ -8,7 +8,7 @@ use nearpage_report::explain::ExplainPage;
 use serde::Serialize;
 
 use crate::answer::WebError;
-use crate::kind::Kind;
+use crate::kind::{Kind, unpacked};
 use crate::question::Question;
 
 /// As `nearpage explain --json` prints it.
@@ -60,7 +60,7 @@ pub(crate) fn answer(
     let open = || -> Result<Box<dyn Read + '_>, WebError> {
         match Packing::of(content) {
             None | Some(Packing::Tar) => Ok(Box::new(content)),
-            Some(packing) => packing.stream(content).map_err(failed),
+            Some(packing) => unpacked(packing, content).map_err(failed),
         }
     };
     // Twice: a machine that is told behind a report helps, too.

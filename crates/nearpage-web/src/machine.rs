@@ -7,8 +7,8 @@ use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::text::{Unknown, zoneinfo};
 use nearpage_machine::tunable::Override;
 use nearpage_machine::{
-    InputError, InputProblem, Lists, Machine, MachineDescription, MachineDocument, Place, Plan,
-    Replaced, WithSet, catalog, idlist, shown,
+    Budget, InputError, InputProblem, Lists, Machine, MachineDescription, MachineDocument, Place,
+    Plan, Replaced, WithSet, catalog, idlist, shown,
 };
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub(crate) fn answer(
 pub(crate) fn described(name: &str, content: &[u8]) -> Result<MachineDescription, InputError> {
     match catalog::machine(name).filter(|_| content.is_empty()) {
         Some(machine) => MachineDescription::new(name.into(), machine),
-        None => MachineDescription::from_reader(name, content),
+        None => MachineDescription::from_reader(name, content, &Budget::DEFAULT),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn named(text: &str) -> Result<MachineDescription, InputError> {
     let text = text.trim();
     match catalog::machine(text) {
         Some(machine) => MachineDescription::new(text.into(), machine),
-        None => MachineDescription::from_reader(text, text.as_bytes()),
+        None => MachineDescription::from_reader(text, text.as_bytes(), &Budget::DEFAULT),
     }
 }
 

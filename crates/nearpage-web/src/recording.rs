@@ -1,5 +1,6 @@
 //! A recording: replayed, compared, and asked what if.
 
+use nearpage_machine::Budget;
 use nearpage_machine::work::Observer;
 use nearpage_replay::{Bundle, Input, Options, Replay, Study, Tunable, Wish};
 use nearpage_report::replay::page_of_report;
@@ -14,7 +15,7 @@ pub(crate) fn answer(
     content: &[u8],
     observer: &dyn Observer,
 ) -> Result<(String, String, String), WebError> {
-    let replay = Replay::of(Bundle::read(&question.name, content)?)?;
+    let replay = Replay::of(Bundle::read(&question.name, content, &Budget::DEFAULT)?)?;
     let kernel = &replay.bundle().recording().kernel;
     let options = Options {
         starts: question.starts,
@@ -34,7 +35,7 @@ pub(crate) fn answer_of_trace(
     content: &[u8],
     observer: &dyn Observer,
 ) -> Result<(String, String, String), WebError> {
-    let trace = match Input::read(&question.name, content, observer)? {
+    let trace = match Input::read(&question.name, content, &Budget::DEFAULT, observer)? {
         Input::Trace(trace) => trace,
         Input::Bundle(_) => return answer(question, content, observer),
     };

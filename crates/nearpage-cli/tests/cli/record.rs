@@ -630,7 +630,7 @@ fn full_rings_are_survived() {
         let mut last_ns = 0;
         let counts = nearpage_trace::read_trace::<nearpage_trace::TraceError>(
             "trace",
-            nearpage_trace::unpacked(trace).unwrap(),
+            nearpage_trace::unpacked(trace, &nearpage_machine::Budget::DEFAULT).unwrap(),
             |event| {
                 assert!(event.time_ns >= last_ns, "lines are in the order of time");
                 last_ns = event.time_ns;
