@@ -100,16 +100,19 @@ function take(name, blob) {
   ask();
 }
 
-/** Takes what somebody brought: nothing of the state before is about it but rules and settings. */
+/** Takes what somebody brought. A link has settings for it; those of another input before are none of its own. */
 function bring(name, blob) {
-  state = { ...EMPTY, model: state.model, set: state.set, machine: state.machine, map_cpus: state.map_cpus, kind: get('kind').value };
-  take(name, blob);
+  const before = source ? EMPTY : state;
+  state = { ...structuredClone(before), example: '', numa: '', kind: get('kind').value };
+  // Nothing in a name commands anything.
+  take(name.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, '?'), blob);
 }
 
 function question() {
   const isMachine = (shown?.kind ?? state.kind) === 'machine';
   const asks = { name: source.name, set: state.set };
   if (state.kind) asks.kind = state.kind;
+  else if (state.numa) asks.kind = 'machine';
   if (state.model) asks.model = state.model;
   else if (isMachine) asks.model = MACHINE_MODEL;
   if (state.rebuilt) asks.rebuilt = true;
