@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 
-use nearpage_machine::{Packing, each_tar_file, open_beneath};
+use nearpage_machine::{Budget, Packing, Unpacking, each_tar_file, open_beneath};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -116,7 +116,7 @@ impl Course {
 
 fn each_file(path: &Path, stored: bool, to: &SyncSender<Told>) -> io::Result<()> {
     let mut names = NAMES_BYTES_MAX;
-    let mut tell = |name: &str, bytes: u64, content: &mut dyn Read| -> io::Result<ControlFlow<()>> {
+    let mut tell = |of: &Unpacking, name: &str, bytes: u64, content: &mut dyn Read| {
         names = names.checked_sub(name.len()).ok_or_else(|| {
             let most = NAMES_BYTES_MAX >> 20;
             io::Error::other(format!("more than {most} MiB of names of files, expected a bundle"))
@@ -127,18 +127,19 @@ fn each_file(path: &Path, stored: bool, to: &SyncSender<Told>) -> io::Result<()>
         }
         match stored {
             true => pass_on(&mut content.take(bytes), to),
-            false => pass_on(&mut unpacked(content)?, to),
+            false => pass_on(&mut unpacked(of, content)?, to),
         }
     };
     if path.is_dir() {
         return each_of_folder(path, "", 0, &mut tell).map(drop);
     }
-    let archive = unpacked(fs::File::open(path)?)?;
+    let unpacking = Unpacking::new(&Budget::DEFAULT);
+    let file = unpacking.file(fs::File::open(path)?);
     // The bytes of a member are asked for in folders alone.
-    each_tar_file(archive, |name, content| tell(name, 0, content))
+    each_tar_file(unpacked(&unpacking, file)?, |name, content| tell(&unpacking, name, 0, content))
 }
 
-type Tell<'t> = dyn FnMut(&str, u64, &mut dyn Read) -> io::Result<ControlFlow<()>> + 't;
+type Tell<'t> = dyn FnMut(&Unpacking, &str, u64, &mut dyn Read) -> io::Result<ControlFlow<()>> + 't;
 
 /// The regular files of a folder, and of those within it. Links are no files of a bundle.
 fn each_of_folder(
@@ -163,7 +164,7 @@ fn each_of_folder(
             // It may be a link by now: opened beneath the folder, it leads nowhere else.
             let Some(mut file) = open_beneath(root, &path)? else { continue };
             let bytes = file.metadata()?.len();
-            tell(&path, bytes, &mut file)?
+            tell(&Unpacking::new(&Budget::DEFAULT), &path, bytes, &mut file)?
         } else {
             continue;
         };
@@ -175,7 +176,7 @@ fn each_of_folder(
 }
 
 /// A stream, unpacked if it is packed.
-fn unpacked<'a>(stream: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+fn unpacked<'a>(of: &Unpacking, stream: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut stream = BufReader::with_capacity(PART_BYTES, stream);
     let mut begin = Vec::new();
     (&mut stream).take(MAGIC_BYTES as u64).read_to_end(&mut begin)?;
@@ -183,7 +184,7 @@ fn unpacked<'a>(stream: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let whole = io::Cursor::new(begin).chain(stream);
     match packing {
         None | Some(Packing::Tar) => Ok(Box::new(whole)),
-        Some(packing) => packing.stream(whole),
+        Some(packing) => of.stream(packing, whole),
     }
 }
 
