@@ -117,12 +117,10 @@ const fn figure(key: &'static str, name: &'static str, unit: &'static str) -> Fi
 const HOLDS: &str = "lock_acquisitions";
 const LONGEST: &str = "most_pages_per_hold";
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 7] = [
     figure(HOLDS, "zone-lock holds", ""),
     figure(LONGEST, "pages in the longest hold", ""),
     figure("kept_pages_mean", "pages kept, mean over time", ""),
-    figure("bound_ratio", "holds to the fewest that would do", ""),
-    figure("least_holds", "fewest holds that would do", ""),
     figure("refills", "refills", ""),
     figure("drains", "drains", ""),
     figure("cached_bytes", "in pagesets at the end, bytes", "bytes"),

@@ -215,7 +215,7 @@ function show() {
   const ids = all.map(([id]) => id);
   const chosen = ids.includes(state.tab) ? state.tab : ids[0];
   get('tabs').replaceChildren(...all.map(([id, name]) => element('button', {
-    type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': 'panel', 'aria-selected': id === chosen,
+    type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': 'panel', 'aria-selected': String(id === chosen),
     tabindex: id === chosen ? '0' : '-1',
   }, name)));
   const [, , contents] = all.find(([id]) => id === chosen);

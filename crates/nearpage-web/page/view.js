@@ -71,7 +71,7 @@ export function zones(machine, before) {
       rows.push([node.id, zone.name, { number: true, text: zone.managed },
         figure((of) => of.watermarks.min), figure((of) => of.watermarks.low), figure((of) => of.watermarks.high),
         figure((of) => of.watermarks.promo), figure((of) => of.pageset.batch), figure((of) => of.pageset.high_min),
-        figure((of) => of.pageset.high_max), zone.protection.join(' '), figure((of) => of.stat_threshold)]);
+        figure((of) => of.pageset.high_max), { number: true, text: zone.protection.join(' ') }, figure((of) => of.stat_threshold)]);
     }
   }
   const header = ['node', 'zone', 'managed', 'min', 'low', 'high', 'promo', 'batch', 'high min', 'high max', 'protection', 'stat threshold'];
@@ -125,7 +125,7 @@ export function fallbackMap(machine) {
     arcs.replaceChildren();
     for (const { node, box, badge } of boxes) {
       badge.replaceChildren();
-      box.setAttribute('class', node.id === id ? 'chosen' : '');
+      box.setAttribute('class', node.id === id ? 'picked' : '');
       box.setAttribute('aria-pressed', node.id === id);
       const rank = chosen.fallback.indexOf(node.id);
       box.setAttribute('aria-label', `node ${node.id}, ${node.cpus.length} CPUs, ${bytes(node.memory_bytes)}, ${rank < 0 ? 'not asked' : `asked as number ${rank + 1}`} by node ${id}`);
@@ -149,7 +149,7 @@ export function fallbackMap(machine) {
       from = to;
     }
     for (const { node, item } of items) {
-      item.className = node.id === id ? 'chosen' : '';
+      item.className = node.id === id ? 'picked' : '';
     }
   };
   picture.addEventListener('click', (event) => {

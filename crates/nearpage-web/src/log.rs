@@ -7,7 +7,7 @@ use nearpage_machine::Packing;
 use nearpage_report::explain::ExplainPage;
 use serde::Serialize;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::kind::{Kind, unpacked};
 use crate::question::Question;
 

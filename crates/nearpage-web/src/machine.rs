@@ -12,7 +12,7 @@ use nearpage_machine::{
 };
 use serde::Serialize;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::question::Question;
 
 /// What the page shows beside the document.

@@ -5,7 +5,7 @@ use nearpage_machine::work::Observer;
 use nearpage_replay::{Bundle, Input, Options, Replay, Study, Tunable, Wish};
 use nearpage_report::replay::page_of_report;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::kind::Kind;
 use crate::machine::named;
 use crate::question::Question;

@@ -147,7 +147,7 @@ async function look(width, scheme) {
   await picture(name('machine'));
   await run("document.querySelector('.map [data-node=\"2\"]').focus()");
   await key('Enter');
-  assert.match(await run("document.querySelector('ol.orders .chosen').textContent"), /^node 2: 2 \(10\) → 0 \(24\) → 1 \(34\)$/);
+  assert.match(await run("document.querySelector('ol.orders .picked').textContent"), /^node 2: 2 \(10\) → 0 \(24\) → 1 \(34\)$/);
   await run("document.getElementById('tab-map').focus()");
   await key('ArrowRight');
   assert.equal(await run('document.activeElement.id'), 'tab-zones');

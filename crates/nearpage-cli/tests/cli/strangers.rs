@@ -672,6 +672,7 @@ const DOORS: [(&str, &[&str]); 16] = [
     (
         "fs::read_to_string(",
         &[
+            "nearpage-trace/src/record/cgroups.rs",
             "nearpage-trace/src/record/meta.rs",
             "nearpage-trace/src/record/surroundings.rs",
             "nearpage-trace/src/record/tracefs.rs",

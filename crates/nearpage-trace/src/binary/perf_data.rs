@@ -27,6 +27,7 @@ const CGROUPS_MAX: usize = 1 << 16;
 /// Kinds of records.
 const LOST: u32 = 2;
 const COMM: u32 = 3;
+const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
 const CGROUP: u32 = 19;
@@ -194,7 +195,7 @@ impl PerfData {
     fn fill(&mut self) -> io::Result<bool> {
         while let Some((kind, at, bytes)) = self.record()? {
             match kind {
-                SAMPLE | COMM | LOST | LOST_SAMPLES => {
+                SAMPLE | COMM | FORK | LOST | LOST_SAMPLES => {
                     let order = self.order;
                     let record = self.bytes(at, bytes.into())?.to_vec();
                     let time = match kind {
@@ -264,6 +265,12 @@ impl PerfData {
                     return Err(damaged(at, "a sample that is too short for its event"));
                 }
                 out.push(b'\n');
+            }
+            // A child has its parent's name until it takes one of its own.
+            FORK => {
+                cursor.take(8)?;
+                let (thread, parent) = (cursor.number(4)? as u32, cursor.number(4)? as u32);
+                self.tasks.inherit(thread, parent);
             }
             COMM => {
                 cursor.take(4)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Replay, Sweep};
+use nearpage_replay::{COMPARED_AT, Combinations, Replay, Sweep};
 use nearpage_report::Origin;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 
@@ -171,7 +171,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
          Ratio: to the fewest holds that would do with as much \
-         memory (replay --bound). Model time by {costs}."
+         memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more. Model time by {costs}."
     );
     out.lines().map(ToOwned::to_owned).collect()
 }

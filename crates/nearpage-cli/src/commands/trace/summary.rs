@@ -209,7 +209,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno event has a call chain: nearpage record --stacks, perf record -g and perf script, or ftrace's option stacktrace write them"
+            "\nno call chain was read: nearpage record --stacks, ftrace's option stacktrace, and perf script after perf record -g write them; those within a perf.data are not read"
         );
     }
     let _ = writeln!(
@@ -227,7 +227,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         "drained"
     );
     let most = arguments.top as usize;
-    groups.iter().take(most).for_each(|group| line(&mut out, group, summary.with_flow > 0));
+    groups.iter().take(most).for_each(|group| line(&mut out, group));
     if groups.len() > most {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }
@@ -263,8 +263,8 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize) {
     }
 }
 
-fn line(out: &mut String, group: &Group, has_flow: bool) {
-    let flow = |pages: u64| if has_flow { pages.to_string() } else { "-".into() };
+fn line(out: &mut String, group: &Group) {
+    let flow = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),

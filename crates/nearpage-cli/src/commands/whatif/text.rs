@@ -137,16 +137,38 @@ pub(super) fn card(sections: &[Section]) -> String {
     for section in sections.iter().filter(|section| section.card_most > 0) {
         lines.push(section.title.to_owned());
         let most = section.card_most;
-        let left = section.lines.len().saturating_sub(most);
+        // An answer is told to its end.
+        let own: Vec<String> = match section.part {
+            Part::Answer => section.lines.iter().flat_map(|line| wrapped(line)).collect(),
+            _ => section.lines.iter().map(|line| cut(line)).collect(),
+        };
+        let left = own.len().saturating_sub(most);
         let shown = if left > 0 { most.saturating_sub(1) } else { most };
-        lines.extend(section.lines.iter().take(shown).map(|line| format!("  {}", cut(line))));
+        lines.extend(own.iter().take(shown).map(|line| format!("  {line}")));
         if left > 0 {
-            lines.push(format!("  ... and {} more (without --card)", section.lines.len() - shown));
+            lines.push(format!("  ... and {} more (without --card)", own.len() - shown));
         }
     }
     debug_assert!(lines.len() <= CARD_LINES);
     lines.truncate(CARD_LINES);
     lines.join("\n") + "\n"
+}
+
+/// A sentence in lines that are short enough.
+fn wrapped(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > CARD_COLUMNS {
+            lines.push(format!("  {word}"));
+            continue;
+        }
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+    lines
 }
 
 fn cut(line: &str) -> String {
@@ -196,8 +218,8 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         );
     }
     vec![
-        Section::new("What changes", Part::Changes, changes, 7),
-        Section::new("Answer", Part::Answer, said, 3),
+        Section::new("What changes", Part::Changes, changes, 6),
+        Section::new("Answer", Part::Answer, said, 4),
         Section::figures(table, [32, 12], 7),
         Section::new("What the model leaves out", Part::LeavesOut, leaves_out, 4),
     ]
