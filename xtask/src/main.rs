@@ -18,6 +18,7 @@ mod python;
 mod record;
 mod soak;
 mod tied;
+mod web;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ enum Command {
     Programs(programs::ProgramsArgs),
     Python(python::PythonArgs),
     Soak(soak::SoakArgs),
+    Web(web::WebArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Python(arguments) => python::run(&arguments).map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
+        Command::Web(arguments) => web::run(&arguments).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

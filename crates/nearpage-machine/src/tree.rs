@@ -1,17 +1,14 @@
 //! Where the files of /sys and /proc come from: this machine, a copied folder, or an archive.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, FileType, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::{is_absent, names_beneath, open_beneath};
+use crate::beneath::{is_absent, names_beneath, open_beneath, open_own};
+use crate::budget::{Budget, read_within};
 use crate::shown::shown;
 use crate::sos::{self, StandIns};
-
-/// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
-pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A file system with copies of /sys and /proc, or a sosreport, whose answers of commands stand in for files. Paths are relative to its root: `proc/meminfo`.
 pub trait FileTree {
@@ -30,12 +27,20 @@ pub trait FileTree {
 pub struct FolderTree {
     root: PathBuf,
     stand_ins: StandIns,
+    file_bytes_max: u64,
 }
 
 impl FolderTree {
     /// The tree below `root`.
     pub fn new(root: impl Into<PathBuf>) -> FolderTree {
-        FolderTree { root: root.into(), stand_ins: StandIns::default() }
+        let file_bytes_max = Budget::DEFAULT.file_bytes;
+        FolderTree { root: root.into(), stand_ins: StandIns::default(), file_bytes_max }
+    }
+
+    /// The same, with files as long as a budget allows.
+    #[must_use]
+    pub fn within(self, budget: &Budget) -> FolderTree {
+        FolderTree { file_bytes_max: budget.file_bytes, ..self }
     }
 }
 
@@ -45,26 +50,14 @@ impl FolderTree {
         if self.root != Path::new("/") {
             return found(open_beneath(&self.root, path)).map(Option::flatten);
         }
-        let path = self.root.join(path);
-        let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
-        check_kind(metadata.file_type())?;
-        // Reading a device must not wait either.
-        found(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path))
+        found(open_own(&self.root.join(path)))
     }
 }
 
 impl FolderTree {
     fn read_file(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open(path)? else { return Ok(None) };
-        let mut content = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                format!("longer than {} MiB", FILE_BYTES_MAX >> 20),
-            ));
-        }
-        Ok(Some(content))
+        read_within(file, self.file_bytes_max).map(Some)
     }
 }
 
@@ -86,18 +79,6 @@ impl FileTree for FolderTree {
             _ => shown(&self.root.join(path)).to_string(),
         }
     }
-}
-
-/// Refuses FIFOs, sockets and block devices: opening a FIFO waits for a writer. Character devices are allowed, because
-/// containers mount /dev/null over files that they hide.
-fn check_kind(kind: FileType) -> io::Result<()> {
-    let found = match kind {
-        _ if kind.is_fifo() => "a FIFO",
-        _ if kind.is_socket() => "a socket",
-        _ if kind.is_block_device() => "a block device",
-        _ => return Ok(()),
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{found}, expected a regular file")))
 }
 
 /// Files in memory: an archive that was unpacked, or a machine made up for a test.

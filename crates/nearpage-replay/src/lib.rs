@@ -131,6 +131,7 @@ mod timeline;
 mod totals;
 mod truth;
 
+#[cfg(unix)]
 pub mod twin;
 mod watch;
 mod whatif;

@@ -7,7 +7,7 @@ use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
-use nearpage_machine::{InputError, MachineDescription};
+use nearpage_machine::{Budget, InputError, MachineDescription};
 
 use crate::bundle::Bundle;
 use crate::cpus::CpuRule;
@@ -27,7 +27,7 @@ use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Ground, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Keeps, Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, Wished, ask, start_of};
 use crate::yardstick::{Question, Yardstick, measure};
 
 /// What is asked of a replay beside the comparison with the kernel.
@@ -64,8 +64,8 @@ impl Replay {
     /// # Errors
     ///
     /// It is no bundle, or its captures are damaged.
-    pub fn open(path: &Path) -> Result<Replay, ReplayError> {
-        Replay::of(Bundle::open(path)?)
+    pub fn open(path: &Path, budget: &Budget) -> Result<Replay, ReplayError> {
+        Replay::of(Bundle::open(path, budget)?)
     }
 
     /// The small bundle that comes with this crate: Linux 6.12 with two nodes and two CPUs under a mixed load.
@@ -156,7 +156,15 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let ask_likely = |other: &Start, wish: &Wish| {
             let (source, keeps) = (bundle.source(), Keeps::default());
-            ask(source, &survey, start, other, wish, Guess::Likely, keeps, &watch)
+            ask(
+                source,
+                &survey,
+                start,
+                Wished { wish: wish, start: other },
+                Guess::Likely,
+                keeps,
+                &watch,
+            )
         };
         let what_if = match &other {
             Some(other) => {

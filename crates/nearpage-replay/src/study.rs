@@ -21,7 +21,7 @@ use crate::timeline::Timeline;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Changes, Keeps, Wish, ask, start_of};
+use crate::whatif::{Answer, Changes, Keeps, Wish, Wished, ask_all, passes_for, start_of};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -169,7 +169,7 @@ pub(crate) fn study(
     // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
     let is_known = plan.starts().all(|start| start.state.is_some());
     let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
-    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.runs(starts));
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.passes(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
     let replayed = replay_likely(bundle, start, &survey, &watch)?;
@@ -240,7 +240,7 @@ fn study_alone(
     let has_change = !rules.is_empty() || !asked.wish.tunables.is_empty();
     let wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
-    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.runs(0));
+    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.passes(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;
     let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
     let scene = Scene { source, survey: &survey, recorded: &start, keeps, watch: &watch };
@@ -311,9 +311,9 @@ impl Plan {
         self.others.iter().chain([&self.before_start])
     }
 
-    /// Runs from the likely start, and from so many drawn ones.
-    fn runs(&self, starts: u32) -> u64 {
-        (1 + self.wishes.len() as u64) * (1 + u64::from(starts))
+    /// Passes over the trace for runs from the likely start, and from so many drawn ones.
+    fn passes(&self, starts: u32) -> u64 {
+        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts))
     }
 
     /// Adds to `timeline` what runs from the likely start went through.
@@ -323,48 +323,52 @@ impl Plan {
         starts: u32,
         timeline: &mut Timeline,
     ) -> Result<(Answer, Vec<Then>), ReplayError> {
-        let mut likely = |when: &str, wish: &Wish, start: &Start| {
-            let answer = scene.answer(wish, start, Guess::Likely, scene.keeps)?;
+        let (now, then) = self.all(scene, Guess::Likely, scene.keeps)?;
+        let thens = then.iter().zip(&self.others).map(|(answer, start)| ("then", answer, start));
+        for (when, answer, start) in [("now", &now, &self.before_start)].into_iter().chain(thens) {
             if let Some(moments) = &answer.moments {
                 let name = format!("{when}: {}", answer.model.name);
                 timeline.add(name, start, scene.survey, moments);
             }
-            Ok::<_, ReplayError>(answer)
-        };
-        let drawn = |wish: &Wish, start: &Start| {
-            let guesses = (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into())));
-            let answers = guesses.map(|guess| scene.answer(wish, start, guess, Keeps::default()));
-            answers.collect::<Result<Vec<Answer>, _>>()
-        };
-        let now = likely("now", &self.before, &self.before_start)?;
-        let nows = drawn(&self.before, &self.before_start)?;
-        let mut then = Vec::new();
-        for (wish, other) in self.wishes.iter().zip(&self.others) {
-            let answer = likely("then", wish, other)?;
-            then.push(Then::of(&now, &nows, answer, &drawn(wish, other)?));
         }
+        let mut nows = Vec::new();
+        let mut drawn: Vec<Vec<Answer>> = then.iter().map(|_| Vec::new()).collect();
+        for number in 1..=starts {
+            let guess = Guess::Drawn(Draw::new(number.into()));
+            let (now, then) = self.all(scene, guess, Keeps::default())?;
+            nows.push(now);
+            drawn.iter_mut().zip(then).for_each(|(all, answer)| all.push(answer));
+        }
+        let then = then.into_iter().zip(&drawn);
+        let then = then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
         Ok((now, then))
+    }
+
+    /// What it comes to without the change, and with it for each set of rules.
+    fn all(
+        &self,
+        scene: &Scene<'_>,
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<(Answer, Vec<Answer>), ReplayError> {
+        let Scene { source, survey, recorded, watch, .. } = *scene;
+        let others = self.wishes.iter().zip(&self.others);
+        let wished = [(&self.before, &self.before_start)].into_iter().chain(others);
+        let wished: Vec<Wished<'_>> = wished.map(|(wish, start)| Wished { wish, start }).collect();
+        let mut all = ask_all(source, survey, recorded, &wished, guess, keeps, watch)?;
+        let now = all.remove(0);
+        Ok((now, all))
     }
 }
 
+/// What all runs have in common.
+#[derive(Clone, Copy)]
 struct Scene<'a> {
     source: &'a Source,
     survey: &'a Survey,
     recorded: &'a Start,
     keeps: Keeps,
     watch: &'a Watch<'a>,
-}
-
-impl Scene<'_> {
-    fn answer(
-        &self,
-        wish: &Wish,
-        start: &Start,
-        guess: Guess,
-        keeps: Keeps,
-    ) -> Result<Answer, ReplayError> {
-        ask(self.source, self.survey, self.recorded, start, wish, guess, keeps, self.watch)
-    }
 }
 
 impl PlayedMachine {

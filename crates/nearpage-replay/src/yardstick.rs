@@ -15,7 +15,7 @@ use crate::start::Start;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Keeps, Wish, ask, start_of};
+use crate::whatif::{Answer, Keeps, Wish, Wished, ask, start_of};
 
 /// Pages that a hold of the bound moves at most where a set of rules is compared with it: more than Linux's pagesets move
 /// with the largest batch, 63 pages times 2^5.
@@ -158,8 +158,7 @@ pub(crate) fn measure(
             bundle.source(),
             &survey,
             start,
-            &other,
-            &wish,
+            Wished { wish: &wish, start: &other },
             Guess::Likely,
             Keeps::ASKED,
             &watch,

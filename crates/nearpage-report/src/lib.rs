@@ -11,7 +11,7 @@
 //! | to | use |
 //! |---|---|
 //! | show scenarios of the lab | [`lab::page_of`] |
-//! | show a replay, with a what-if beside it | [`replay::page_of`], [`ReplayPage`](replay::ReplayPage) |
+//! | show a replay, with a what-if beside it | [`replay::page_of_report`] |
 //! | show what a kernel's log says of refused memory | [`explain::ExplainPage`] |
 //! | show a program that ran under nearpage's malloc | [`run::RunPage`] |
 //! | show a what-if, or what was swept | [`whatif::page_of`], [`WhatIfPage`](whatif::WhatIfPage) |
@@ -32,18 +32,22 @@
 //! medium lightness that stand out on both grounds.
 //!
 //! **Cost.** A page is a string in memory until it is written; the page of a scenario takes milliseconds. **Limits.** A
-//! plot shows what it is given: thinning long series is up to the caller. The crate has no features.
+//! plot shows what it is given: thinning long series is up to the caller. The feature
+//! `lab`, on by default, adds pages of the lab; `file` is there on Unix.
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
 mod charts;
 pub mod explain;
+#[cfg(unix)]
 pub mod file;
+#[cfg(feature = "lab")]
 pub mod lab;
 mod machine;
 mod page;
 pub mod replay;
 pub mod run;
+#[cfg(feature = "lab")]
 mod samples;
 mod timeline;
 pub mod whatif;

@@ -17,7 +17,7 @@ pub struct WhatIfPage<'a> {
     /// What changes, a line each.
     pub changes: Vec<String>,
     /// Figures side by side.
-    pub figures: Option<FigureTable>,
+    pub figures: Vec<FigureTable>,
     /// The load over its time.
     pub timeline: Option<&'a Timeline>,
     /// What was swept.
@@ -58,10 +58,10 @@ pub struct FigureRow {
 pub fn page_of(title: &str, what_if: &WhatIfPage<'_>, origin: &Origin) -> String {
     let body = html! {
         @if !what_if.answer.is_empty() {
-            section.answer { @for sentence in &what_if.answer { p { (sentence) } } }
+            section.answer { h2 { "Answer" } @for sentence in &what_if.answer { p { (sentence) } } }
         }
         @if let Some(sweep) = what_if.sweep { (swept(sweep)) }
-        @if let Some(figures) = &what_if.figures { (figure_table(figures)) }
+        @for figures in &what_if.figures { (figure_table(figures)) }
         @if !what_if.changes.is_empty() {
             h2 { "What changes" }
             ul { @for change in &what_if.changes { li { (change) } } }
@@ -117,12 +117,10 @@ const fn figure(key: &'static str, name: &'static str, unit: &'static str) -> Fi
 const HOLDS: &str = "lock_acquisitions";
 const LONGEST: &str = "most_pages_per_hold";
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 7] = [
     figure(HOLDS, "zone-lock holds", ""),
     figure(LONGEST, "pages in the longest hold", ""),
     figure("kept_pages_mean", "pages kept, mean over time", ""),
-    figure("bound_ratio", "holds to the fewest that would do", ""),
-    figure("least_holds", "fewest holds that would do", ""),
     figure("refills", "refills", ""),
     figure("drains", "drains", ""),
     figure("cached_bytes", "in pagesets at the end, bytes", "bytes"),

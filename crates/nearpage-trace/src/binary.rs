@@ -26,13 +26,17 @@ mod source;
 mod symbols;
 mod trace_dat;
 
+#[cfg(unix)]
 use std::fs::File;
 use std::io::{self, Read};
+
+use nearpage_machine::Unpacking;
 
 use super::head::RELEASE_HEADING;
 use perf_data::PerfData;
 use perfetto::Perfetto;
 use source::Source;
+#[cfg(unix)]
 pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
 use trace_dat::TraceDat;
 
@@ -87,18 +91,23 @@ impl Kind {
     /// # Errors
     ///
     /// It cannot be kept or read, or is damaged; the message has the byte.
-    pub fn text<'a>(self, file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-        let source = Source::keep(file)?;
+    pub fn text<'a>(
+        self,
+        file: impl Read + 'a,
+        unpacking: &Unpacking,
+    ) -> io::Result<Box<dyn Read + 'a>> {
+        let source = Source::keep(unpacking.file(file))?;
         Ok(match self {
-            Kind::TraceDat => Box::new(Text::of(TraceDat::open(source)?)),
+            Kind::TraceDat => Box::new(Text::of(TraceDat::open(source, unpacking)?)),
             Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
-            Kind::Perfetto => Box::new(Text::of(Perfetto::open(source)?)),
+            Kind::Perfetto => Box::new(Text::of(Perfetto::open(source, unpacking)?)),
             Kind::Ctf => return Err(io::Error::new(io::ErrorKind::InvalidData, CTF_NOT_READ)),
         })
     }
 }
 
 /// What was taken from the rings of a running kernel, page by page, in a file.
+#[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct Rings {
     pub file: File,
@@ -115,6 +124,7 @@ pub(super) struct Rings {
     pub symbols: Vec<u8>,
 }
 
+#[cfg(unix)]
 impl Rings {
     /// Their text, in the order of time.
     pub fn text(self) -> impl Read {

@@ -14,11 +14,9 @@ use nearpage_linux::{Binding, StorageInUse};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::tunable::Override;
 use nearpage_machine::{
-    InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
-    read_machine, shown,
+    InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan, Replaced,
+    WithSet, read_machine, shown,
 };
-
-use serde::Serialize;
 
 use super::{CommandError, environment, input};
 use crate::confined::Rights;
@@ -97,6 +95,9 @@ pub struct TopoArgs {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+
+    #[command(flatten)]
+    limit: input::Limit,
 }
 
 impl TopoArgs {
@@ -266,50 +267,6 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
     }
 }
 
-/// A setting that --set replaced.
-#[derive(Clone, Debug, Serialize)]
-struct Replaced {
-    key: &'static str,
-    before: String,
-    after: String,
-    /// Why no figure is another one, if none is.
-    no_effect: Option<String>,
-}
-
-impl Replaced {
-    fn all(overrides: &[Override], before: &Plan, after: &Plan) -> Vec<Replaced> {
-        let known = |plan: &Plan| {
-            plan.settings.with(|settings| settings.min_free_kbytes = Some(plan.min_free_kbytes))
-        };
-        let (before, after) = (known(before), known(after));
-        let why = |set: &Override, before: &str, after: &str| match set {
-            Override::WatermarkBoostFactor(_) => Some(
-                "it raises marks while pageblocks are mixed, and is no figure of a machine at rest"
-                    .into(),
-            ),
-            _ if before == after => Some(format!("it is {after} without --set")),
-            _ => None,
-        };
-        let mut all: Vec<Replaced> = Vec::new();
-        for set in overrides {
-            all.retain(|known| known.key != set.key());
-            let (before, after) = (set.value_in(&before), set.value_in(&after));
-            let no_effect = why(set, &before, &after)
-                .map(|why| format!("{} has no effect here: {why}", set.key()));
-            all.push(Replaced { key: set.key(), before, after, no_effect });
-        }
-        all
-    }
-}
-
-/// A document with the settings that were replaced.
-#[derive(Serialize)]
-struct WithSet<'a, D> {
-    #[serde(flatten)]
-    document: D,
-    set: &'a [Replaced],
-}
-
 impl TopoArgs {
     /// What --set replaces.
     fn overrides(&self) -> Result<Vec<Override>, CommandError> {
@@ -348,21 +305,24 @@ impl TopoArgs {
                 machine,
             )?));
         }
+        let budget = self.limit.budget();
         Ok(Some(match (&self.topology, &self.sysroot) {
-            (Some(path), _) => input::read_machine(path)?,
+            (Some(path), _) => input::read_machine(path, &budget)?,
             (None, Some(path)) if input::is_standard(path) => {
-                let machine = read_machine(&input::standard_input_tree()?);
+                let machine = read_machine(&input::standard_input_tree(&budget)?);
                 let machine = machine.map_err(nearpage_machine::InputError::from)?;
                 MachineDescription::new(input::STANDARD_INPUT.into(), machine)?
             }
-            (None, Some(path)) => MachineDescription::read(&MachineInput::Sysroot(path.clone()))?,
+            (None, Some(path)) => {
+                MachineDescription::read(&MachineInput::Sysroot(path.clone()), &budget)?
+            }
             (None, None) if self.numa.is_empty() => return Ok(None),
             (None, None) => {
                 let (nodes, distances) = (self.numa.clone(), self.numa_distance.clone());
                 let input = MachineInput::ShortForm { nodes, distances };
                 MachineDescription {
                     source: "command line".into(),
-                    ..MachineDescription::read(&input)?
+                    ..MachineDescription::read(&input, &budget)?
                 }
             }
         }))

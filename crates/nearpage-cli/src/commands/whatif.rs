@@ -16,17 +16,19 @@ use nearpage_replay::{
     Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
-use super::input::{STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text};
+use super::input::{
+    Limit, STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text,
+};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -83,6 +85,9 @@ pub struct WhatIfArgs {
     /// Plain text of at most 25 lines, for a mail
     #[arg(long)]
     card: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl WhatIfArgs {
@@ -90,7 +95,7 @@ impl WhatIfArgs {
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
         let inputs = machines.chain([&*self.input]);
-        Rights::default().reading(inputs).writing(&self.report).unpacking()
+        Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
 
@@ -117,7 +122,8 @@ JSON of a bundle or a trace (--json):
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, pareto (whether it is on the front); notes[].
+kept_pages_mean, pareto (whether it is on the front); notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with
+its machine, notes[] and counts by the name of the combination: work_per_second, worst_hold_pages, cached_bytes, on_front.
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -142,7 +148,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
         );
     }
-    let machines = arguments.machine.iter().map(|given| read_machine_text(given));
+    let budget = arguments.limit.budget();
+    let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));
     let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
     let load = arguments.input.to_str().and_then(Load::by_name);
     if load.is_some() && arguments.waits {
@@ -150,14 +157,14 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     if let Some(load) = load {
         return match arguments.is_sweep() {
-            true => Err(CommandError::Usage(SWEPT.into())),
+            true => load::sweep(arguments, load, &machines),
             false => load::run(arguments, load, machines.first()),
         };
     }
     let watched = Interruptible::begin(Bar::percent("read"))?;
     let input = match is_standard(&arguments.input) {
-        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &watched),
-        false => Input::open(&arguments.input, &watched),
+        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &budget, &watched),
+        false => Input::open(&arguments.input, &budget, &watched),
     };
     drop(watched);
     let input = input.map_err(ReplayFailure::from)?;
@@ -240,9 +247,6 @@ const STARTS: u32 = 8;
 /// Moments of a page's plots over time.
 const MOMENTS: usize = 400;
 
-const SWEPT: &str = "--over and several machines belong to recorded loads: a load by name takes --rules A,B,... and --change KEY=VALUE; \
-     nearpage lab sweep takes scenarios";
-
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
 
@@ -303,7 +307,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<PageFile>,
+        page: Option<Output>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -312,7 +316,7 @@ impl WhatIfArgs {
             text::add_waits(&mut sections, waits.section());
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
-        self.output(page, sections, with_time, &WithWaits { answer, waits })
+        self.output(page, &sections, with_time, &WithWaits { answer, waits })
     }
 
     /// Whether more is asked than one machine with one value of each setting.
@@ -342,7 +346,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -353,14 +357,14 @@ impl WhatIfArgs {
     /// The answer where it was asked for; `with` adds to the page what is not in the sections.
     fn output<'p>(
         &self,
-        page: Option<PageFile>,
-        sections: Vec<text::Section>,
+        page: Option<Output>,
+        sections: &[text::Section],
         with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
         document: &impl Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
             let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
-            page_of("What if", &with(text::page_of(&sections)), &origin)
+            page_of("What if", &with(text::page_of(sections)), &origin)
         };
         if self.report.as_deref().is_some_and(is_standard) {
             return print(&render());
@@ -369,9 +373,9 @@ impl WhatIfArgs {
         if self.json {
             print_json(document)?;
         } else if self.card {
-            print(&text::card(&sections))?;
+            print(&text::card(sections))?;
         } else {
-            print(&text::whole(&sections))?;
+            print(&text::whole(sections))?;
         }
         written?;
         Ok(())

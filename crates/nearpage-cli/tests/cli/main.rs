@@ -2,6 +2,7 @@
 //! what a small test costs.
 
 mod bench;
+mod dense;
 mod doctor;
 mod drawn;
 mod explain;
@@ -22,6 +23,7 @@ mod top;
 mod topo;
 mod trace;
 mod vmcore;
+mod web;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -35,5 +37,9 @@ fn unpacked_bundle(into: &Path) -> PathBuf {
 /// Unpacks a packed tar into a folder.
 fn unpack(packed: &Path, into: &Path) {
     let packed = File::open(packed).unwrap();
-    tar::Archive::new(nearpage_trace::unpacked(packed).unwrap()).unpack(into).unwrap();
+    tar::Archive::new(
+        nearpage_trace::unpacked(packed, &nearpage_machine::Budget::DEFAULT).unwrap(),
+    )
+    .unpack(into)
+    .unwrap();
 }

@@ -10,7 +10,7 @@ use nearpage_bundle::predict::{Prediction, Wishes, compare};
 use nearpage_bundle::{Recording, parse_buddyinfo, parse_pagetypeinfo};
 use nearpage_machine::idlist;
 use nearpage_machine::sysfs::{TextFile, zoneinfo};
-use nearpage_machine::{MachineDescription, MachineInput};
+use nearpage_machine::{Budget, MachineDescription, MachineInput};
 use nearpage_trace::{TraceError, read_trace, unpacked as unpacked_stream};
 use serde_json::Value;
 
@@ -148,7 +148,7 @@ fn any_trace_is_read_or_refused() {
 fn any_packed_trace_is_read_or_refused() {
     let packed = std::fs::read(recording("n4-asymdist-6.12")).unwrap();
     let read = |content: &[u8]| {
-        if let Ok(text) = unpacked_stream(content) {
+        if let Ok(text) = unpacked_stream(content, &Budget::DEFAULT) {
             drop(read_trace::<TraceError>("damaged", text, |_| Ok(())));
         }
     };
@@ -175,14 +175,14 @@ fn any_numactl_output_is_read_or_refused() {
     fuzz(|random| {
         for text in NUMACTL {
             std::fs::write(&path, damage(text.as_bytes(), random)).unwrap();
-            drop(MachineDescription::read(&MachineInput::Path(path.clone())));
+            drop(MachineDescription::read(&MachineInput::Path(path.clone()), &Budget::DEFAULT));
         }
     });
 }
 
 /// Reads a recording as `verify` does.
 fn verify(content: &[u8]) {
-    let Ok(recording) = Recording::read_bytes("damaged", content) else { return };
+    let Ok(recording) = Recording::read_bytes("damaged", content, &Budget::DEFAULT) else { return };
     for capture in &recording.captures {
         let Ok(machine) = capture.machine() else { continue };
         let wishes = Wishes::default();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nearpage_bundle::Recording;
-use nearpage_machine::{FolderTree, MachineDescription, read_machine};
+use nearpage_machine::{Budget, FolderTree, MachineDescription, read_machine};
 use nearpage_watch::{Sampler, TapeWriter};
 
 use super::fuzz::{damage, fuzz};
@@ -271,10 +271,10 @@ fn no_hostile_archive_takes_more_than_it_may() {
         for _ in 0..10 {
             let archive = archive(random);
             watched("archive as a recording", archive.len(), || {
-                drop(Recording::read_bytes("hostile", &archive));
+                drop(Recording::read_bytes("hostile", &archive, &Budget::DEFAULT));
             });
             watched("archive as a machine", archive.len(), || {
-                drop(MachineDescription::from_reader("hostile", &*archive));
+                drop(MachineDescription::from_reader("hostile", &*archive, &Budget::DEFAULT));
             });
         }
     });
@@ -330,7 +330,7 @@ fn no_hostile_folder_takes_more_than_it_may() {
         watched("folder", 1 << 20, || {
             drop(read_machine(&FolderTree::new(&folder)));
             drop(Sampler::new(Box::new(FolderTree::new(&folder))).sample());
-            drop(Recording::read(&folder));
+            drop(Recording::read(&folder, &Budget::DEFAULT));
         });
     });
 }

@@ -38,8 +38,7 @@ impl Asked<'_> {
             bundle.source(),
             &self.survey,
             start,
-            &other,
-            wish,
+            Wished { wish: wish, start: &other },
             Guess::Likely,
             Keeps::default(),
             &watch,
@@ -64,7 +63,7 @@ fn every_setting_acts_or_is_told_not_to() {
     let described = |nodes: &[&str]| {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        Some(MachineDescription::read(&input).unwrap())
+        Some(MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap())
     };
     let machines = [
         None,

@@ -6,10 +6,10 @@ use nearpage::Model;
 use nearpage_bundle::predict::{PredictError, Prediction, PredictionDocument, Wishes, compare};
 use nearpage_bundle::{Capture, RecordedMachine, Recording};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
-use nearpage_machine::{Lists, Machine};
+use nearpage_machine::{Lists, Machine, Replaced, WithSet};
 
 use super::text::{RECORDED, Text};
-use super::{AS_AT_BOOT, Format, Replaced, TopoArgs, WithSet, has_same_lists};
+use super::{AS_AT_BOOT, Format, TopoArgs, has_same_lists};
 use crate::commands::{CommandError, input, print, print_json};
 use crate::terminal;
 
@@ -21,7 +21,7 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         return Err(CommandError::Usage(problem.into()));
     }
     let wishes = Wishes { model, settings: arguments.overrides()? };
-    let recording = input::read_recording(path)?;
+    let recording = input::read_recording(path, &arguments.limit.budget())?;
     let capture = recording.capture(arguments.capture.as_deref())?;
     let recorded = capture.machine()?;
     let mut prediction = Prediction::new(&recording, capture, &recorded, &wishes)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearpage::{Config, Model};
 use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
-use nearpage_lab::{LabError, Options, Report, Scenario};
+use nearpage_lab::{LabError, Options, Over, Report, Scenario, named_twice};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, ReplayError, Tunable};
 use nearpage_report::whatif::{FigureRow, FigureTable};
@@ -51,6 +51,110 @@ struct Outcome {
     counts: BTreeMap<String, f64>,
 }
 
+/// Several machines, rules and settings under a load by name.
+#[derive(Debug, Serialize)]
+struct Swept {
+    schema: u32,
+    load: &'static str,
+    machines: Vec<SweptMachine>,
+}
+
+#[derive(Debug, Serialize)]
+struct SweptMachine {
+    machine: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// Runs all combinations, with the engine of `nearpage lab sweep`.
+pub(super) fn sweep(
+    arguments: &WhatIfArgs,
+    load: Load,
+    machines: &[MachineDescription],
+) -> Result<(), CommandError> {
+    if machines.is_empty() {
+        return Err(CommandError::Usage(NO_MACHINE.into()));
+    }
+    let page = arguments.page()?;
+    let mut rules = arguments.rules()?;
+    if rules.is_empty() {
+        rules.push(Model::LINUX_6_18);
+    }
+    let over = arguments.over.iter().chain(&arguments.change).map(|given| given.parse::<Over>());
+    let over: Vec<Over> = over
+        .collect::<Result<_, _>>()
+        .map_err(|error| CommandError::Usage(format!("--over {error}")))?;
+    if let Some(key) = named_twice(&over) {
+        return Err(CommandError::Usage(format!("{key} is there twice")));
+    }
+    let mut swept = Swept { schema: 1, load: load.name(), machines: Vec::new() };
+    for machine in machines {
+        let config = Config::default();
+        let rules = rules.clone();
+        let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
+        let (scenario, notes) = scenario_of(load, &wish).map_err(LabFailure::from)?;
+        let bar = Bar::of(load.name(), "runs");
+        let options = Options { observer: &bar, ..Options::default() };
+        let report = nearpage_lab::sweep(&scenario, &over, &options).map_err(LabFailure::from)?;
+        let mut report = Report { title: scenario.title, ..report };
+        report.notes.splice(0..0, notes);
+        swept.machines.push(SweptMachine { machine: machine.source.clone(), report });
+    }
+    arguments.output(page, &swept.sections(), |page| page, &swept)
+}
+
+const NO_MACHINE: &str = "a load by name runs on a machine: expected --machine MACHINE";
+
+impl Swept {
+    fn sections(&self) -> Vec<Section> {
+        let reports = || self.machines.iter().map(|of| &of.report);
+        let titles = reports().map(|report| report.title.clone()).collect();
+        let said = self.machines.iter().map(|SweptMachine { machine, report }| {
+            let front =
+                report.table.rows.iter().filter(|row| row.last().is_some_and(|on| on == "yes"));
+            let names: Vec<&str> = front.map(|row| &*row[0]).collect();
+            let machine = match self.machines.len() {
+                1 => String::new(),
+                _ => format!("{machine}: "),
+            };
+            format!(
+                "{machine}{} of {} combinations are on the front: {}.",
+                names.len(),
+                report.table.rows.len(),
+                names.join("; ")
+            )
+        });
+        let mut sections = vec![
+            Section::new("What is swept", Part::Changes, titles, 3),
+            Section::new("Answer", Part::Answer, said.collect(), 3),
+        ];
+        for (at, report) in reports().enumerate() {
+            let split = |row: &Vec<String>| FigureRow {
+                name: row.first().cloned().unwrap_or_default(),
+                cells: row.get(1..).unwrap_or_default().to_vec(),
+                ..FigureRow::default()
+            };
+            let table = FigureTable {
+                title: report.title.clone(),
+                columns: report.table.header.clone(),
+                rows: report.table.rows.iter().map(split).collect(),
+                ..FigureTable::default()
+            };
+            // A card has room for two machines.
+            let card_most = if at < 2 { 6 } else { 0 };
+            sections.push(Section::columns("Combinations", table, card_most));
+        }
+        let mut notes: Vec<String> = Vec::new();
+        for note in reports().flat_map(|report| &report.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        sections.push(Section::new("What the model leaves out", Part::LeavesOut, notes, 2));
+        sections
+    }
+}
+
 pub(super) fn run(
     arguments: &WhatIfArgs,
     load: Load,
@@ -58,7 +162,7 @@ pub(super) fn run(
 ) -> Result<(), CommandError> {
     let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
     let Some(machine) = machine else {
-        return usage("a load by name runs on a machine: expected --machine MACHINE");
+        return usage(NO_MACHINE);
     };
     if arguments.repeat > 1 {
         return usage(
@@ -116,7 +220,7 @@ pub(super) fn run(
         then,
         leaves_out: notes,
     };
-    arguments.output(page, sections(&answer), |page| page, &answer)
+    arguments.output(page, &sections(&answer), |page| page, &answer)
 }
 
 /// What is compared, on a simulated machine.
@@ -272,6 +376,16 @@ fn sections(answer: &Answer) -> Vec<Section> {
 /// Of names, and of figures now.
 const WIDTHS: [usize; 2] = [24, 14];
 
+/// Whole counts whole; of others three digits that say something.
+fn short(value: f64) -> String {
+    if value == value.trunc() {
+        return format!("{value:.0}");
+    }
+    let power = value.abs().log10().floor() as i32;
+    let digits = (2 - power).clamp(0, 12) as usize;
+    format!("{value:.digits$}")
+}
+
 fn count(of: &Outcome, name: &str) -> Option<f64> {
     of.counts.get(name).copied()
 }
@@ -280,11 +394,11 @@ fn count(of: &Outcome, name: &str) -> Option<f64> {
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let said = then.iter().map(|then| {
         let text = |name: &str, unit: &str| match (count(then, name), count(now, name)) {
-            (Some(then), Some(now)) => format!("{then} {unit} for {now}"),
+            (Some(then), Some(now)) => format!("{} {unit} (now {})", short(then), short(now)),
             _ => format!("unknown {unit}"),
         };
         format!(
-            "{}: CPUs wait for zone locks {} of their time, at worst {}, with {}.",
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
             then.rules,
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
@@ -299,11 +413,11 @@ fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
     let mut columns = vec!["quantity".to_owned(), "now".to_owned()];
     columns.extend(then.iter().flat_map(|then| [then.rules.to_owned(), "ratio".to_owned()]));
     let row = |(name, now): (&String, &f64)| {
-        let mut cells = vec![now.to_string()];
+        let mut cells = vec![short(*now)];
         for then in then {
             let value = count(then, name);
             let ratio = value.filter(|_| *now > 0.0).map(|value| format!("{:.2}", value / now));
-            cells.push(value.map_or("-".into(), |value| value.to_string()));
+            cells.push(value.map_or("-".into(), short));
             cells.push(ratio.unwrap_or("-".into()));
         }
         FigureRow { name: name.clone(), cells, ..FigureRow::default() }

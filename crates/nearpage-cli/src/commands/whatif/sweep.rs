@@ -41,7 +41,7 @@ pub(super) fn run(
     drop(watched);
     let sections = sections(&sweep, kernel.as_deref());
     let with_front = |page| WhatIfPage { sweep: Some(&sweep), ..page };
-    arguments.output(page, sections, with_front, &sweep)
+    arguments.output(page, &sections, with_front, &sweep)
 }
 
 fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {

@@ -7,7 +7,7 @@ use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
 use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
-use crate::commands::replay::change_lines;
+use nearpage_report::replay::change_lines;
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -55,6 +55,26 @@ impl Section {
     }
 }
 
+impl Section {
+    /// A table whose columns are as wide as what stands in them.
+    pub(super) fn columns(title: &'static str, table: FigureTable, card_most: usize) -> Section {
+        let names = table.columns.first().into_iter().chain(table.rows.iter().map(|row| &row.name));
+        let of_names = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let line = |name: &str, cells: &[String]| {
+            let mut line = format!("{name:<of_names$}");
+            for (cell, head) in cells.iter().zip(table.columns.iter().skip(1)) {
+                let width = head.chars().count().max(12);
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            line.trim_end().to_owned()
+        };
+        let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
+        let rows = table.rows.iter().map(|row| line(&row.name, &row.cells));
+        let lines = [table.title.clone()].into_iter().chain(head).chain(rows).collect();
+        Section::new(title, Part::Figures(table), lines, card_most)
+    }
+}
+
 /// A page of all of it.
 pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
     let mut page = WhatIfPage::default();
@@ -63,7 +83,11 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
             Part::Changes => page.changes = lines.clone(),
             Part::Answer => page.answer = lines.clone(),
             Part::Figures(table) => {
-                page.figures = Some(FigureTable { title: (*title).into(), ..table.clone() });
+                let title = match table.title.is_empty() {
+                    true => (*title).into(),
+                    false => table.title.clone(),
+                };
+                page.figures.push(FigureTable { title, ..table.clone() });
             }
             Part::Text => page.texts.push((title, lines.join("\n"))),
             Part::LeavesOut => page.leaves_out = lines.clone(),
@@ -113,16 +137,38 @@ pub(super) fn card(sections: &[Section]) -> String {
     for section in sections.iter().filter(|section| section.card_most > 0) {
         lines.push(section.title.to_owned());
         let most = section.card_most;
-        let left = section.lines.len().saturating_sub(most);
+        // An answer is told to its end.
+        let own: Vec<String> = match section.part {
+            Part::Answer => section.lines.iter().flat_map(|line| wrapped(line)).collect(),
+            _ => section.lines.iter().map(|line| cut(line)).collect(),
+        };
+        let left = own.len().saturating_sub(most);
         let shown = if left > 0 { most.saturating_sub(1) } else { most };
-        lines.extend(section.lines.iter().take(shown).map(|line| format!("  {}", cut(line))));
+        lines.extend(own.iter().take(shown).map(|line| format!("  {line}")));
         if left > 0 {
-            lines.push(format!("  ... and {} more (without --card)", section.lines.len() - shown));
+            lines.push(format!("  ... and {} more (without --card)", own.len() - shown));
         }
     }
     debug_assert!(lines.len() <= CARD_LINES);
     lines.truncate(CARD_LINES);
     lines.join("\n") + "\n"
+}
+
+/// A sentence in lines that are short enough.
+fn wrapped(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > CARD_COLUMNS {
+            lines.push(format!("  {word}"));
+            continue;
+        }
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+    lines
 }
 
 fn cut(line: &str) -> String {
@@ -172,8 +218,8 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         );
     }
     vec![
-        Section::new("What changes", Part::Changes, changes, 7),
-        Section::new("Answer", Part::Answer, said, 3),
+        Section::new("What changes", Part::Changes, changes, 6),
+        Section::new("Answer", Part::Answer, said, 4),
         Section::figures(table, [32, 12], 7),
         Section::new("What the model leaves out", Part::LeavesOut, leaves_out, 4),
     ]
