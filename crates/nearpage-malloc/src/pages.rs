@@ -128,7 +128,8 @@ fn physical_bytes() -> u64 {
     // SAFETY: asks only.
     let (pages, page) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    (pages.max(1 << 16) as u64) * (page.max(4096) as u64)
+    // Where `sysinfo` is denied, the C library tells what was on its stack.
+    (pages.max(1 << 16) as u64).saturating_mul(page.max(4096) as u64).min(1 << 45)
 }
 
 fn note_nodes(memory: &Memory) {

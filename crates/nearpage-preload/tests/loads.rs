@@ -38,11 +38,14 @@ fn resident_memory_stays_near_what_lives() {
         ("cache", 400, 20_000),
     ] {
         let Some([now, _, live, full, trimmed]) = load(name, slots, turns, "") else { return };
+        // Of each class a heap has few objects here: its spans are less full than where many live.
+        let [most, most_trimmed] = if name == "threads" { [150, 130] } else { [135, 110] };
         // The tables and what the kernel counts of the library are 4 MiB, a share that is small where much lives.
-        assert!(full * 100 <= live * 135 + 600, "{name}: {now} thousandths, {full} of {live} MiB");
-        // Objects of four threads lie in spans of four heaps.
-        let most = if name == "threads" { 125 } else { 110 };
-        assert!(trimmed * 100 <= live * most + 600, "{name}: {trimmed} of {live} MiB after a trim");
+        assert!(full * 100 <= live * most + 600, "{name}: {now} thousandths, {full} of {live} MiB");
+        assert!(
+            trimmed * 100 <= live * most_trimmed + 600,
+            "{name}: {trimmed} of {live} after a trim"
+        );
     }
     // The harness can tell.
     let Some([_, _, live, full, _]) = load("mixed", 12_000, 200_000, "rss=9") else { return };
