@@ -7,7 +7,7 @@
 //! | `convert`, `named`, `table` | arguments, numbers among them, documents; tables by the Arrow C data interface |
 //! | `machine` | `Machine` |
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
-//! | `fleet` | what `nearpage.fleet` measures with |
+//! | `files`, `fleet` | the files of a bundle; what `nearpage.fleet` measures with |
 //! | `twin`, `real` | twins and profiles; `verify`, `bench`, `record` |
 //! | `lab`, `advice`, `watch` | `nearpage.lab`; `doctor` and `explain_log`; `top` and `tape` |
 //! | `memory`, `objects` | `Memory`: pages, limits, counters; caches of objects, memory of any size |
@@ -16,6 +16,7 @@ mod advice;
 mod convert;
 mod error;
 mod events;
+mod files;
 mod fleet;
 mod guard;
 mod lab;
@@ -47,6 +48,12 @@ fn models() -> Vec<(&'static str, &'static str)> {
     nearpage::Model::ALL.iter().map(|model| (model.name, model.about())).collect()
 }
 
+/// A page around a body of its own: all pages of nearpage have the same frame.
+#[pyfunction]
+fn framed_page(title: &str, style: &str, body: &str) -> String {
+    nearpage_report::framed(title, style, body)
+}
+
 /// The native half of the package `nearpage`.
 #[pymodule]
 fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -54,6 +61,7 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add_function(wrap_pyfunction!(models, module)?)?;
+    module.add_function(wrap_pyfunction!(framed_page, module)?)?;
     module.add_class::<table::Table>()?;
     module.add_class::<machine::Machine>()?;
     module.add_class::<machine::Node>()?;
@@ -67,6 +75,7 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replay::compare_rules, module)?)?;
     module.add_function(wrap_pyfunction!(replay::settings, module)?)?;
     module.add_function(wrap_pyfunction!(replay::_read_events, module)?)?;
+    module.add_class::<files::BundleFiles>()?;
     module.add_class::<fleet::Prepared>()?;
     module.add_function(wrap_pyfunction!(fleet::check_settings, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::machine_facts, module)?)?;

@@ -11,12 +11,14 @@ mod loom;
 mod miri;
 mod opponents;
 mod ostd;
+mod pages;
 mod plots;
 mod programs;
 mod python;
 mod record;
 mod soak;
 mod tied;
+mod web;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -49,11 +51,14 @@ enum Command {
     Opponents(opponents::OpponentsArgs),
     OracleRecord(record::OracleArgs),
     Ostd(ostd::OstdArgs),
+    /// Open pages of HTML in Chromium, and compare what they show with the JSON of the same command: seconds
+    Pages,
     /// Draw the plots of the book anew: minutes
     Plots,
     Programs(programs::ProgramsArgs),
     Python(python::PythonArgs),
     Soak(soak::SoakArgs),
+    Web(web::WebArgs),
 }
 
 fn main() -> ExitCode {
@@ -71,10 +76,12 @@ fn main() -> ExitCode {
         Command::Opponents(arguments) => opponents::run(&arguments).map_err(Into::into),
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
+        Command::Pages => pages::run().map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Python(arguments) => python::run(&arguments).map_err(Into::into),
         Command::Soak(arguments) => soak::run(&arguments).map_err(Into::into),
+        Command::Web(arguments) => web::run(&arguments).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

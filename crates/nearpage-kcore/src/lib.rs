@@ -56,20 +56,32 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+#[cfg(unix)]
 mod btf;
 mod error;
+#[cfg(unix)]
 mod files;
+#[cfg(unix)]
 mod image;
+#[cfg(unix)]
 mod kernel;
+#[cfg(unix)]
 mod lists;
+#[cfg(unix)]
 mod log;
+#[cfg(unix)]
 mod memory;
+#[cfg(unix)]
 mod pageblocks;
 mod state;
+#[cfg(unix)]
 mod symbols;
+#[cfg(unix)]
 mod vmcoreinfo;
+#[cfg(unix)]
 mod zones;
 
 pub use error::KcoreError;
+#[cfg(unix)]
 pub use kernel::Kernel;
 pub use state::{FreeArea, Limits, NodeState, PagesetState, State, ZoneState};

@@ -3,9 +3,10 @@
 //! A link that leads out of the folder is refused, absolute or by `..`, also on the way. The kernel decides it
 //! (`openat2` with `RESOLVE_BENEATH`); where it cannot, no link is followed at all.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
@@ -30,6 +31,31 @@ pub fn open_beneath(root: &Path, path: impl AsRef<Path>) -> io::Result<Option<Fi
         return Err(io::Error::other("it was replaced while it was opened"));
     }
     Ok(Some(file.into()))
+}
+
+/// Opens a file of this machine itself.
+pub(crate) fn open_own(path: &Path) -> io::Result<File> {
+    check_own_kind(fs::metadata(path)?.file_type())?;
+    // Reading a device must not wait either.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Refuses FIFOs, sockets and block devices: opening a FIFO waits for a writer. Character devices are allowed, because
+/// containers mount /dev/null over files that they hide.
+fn check_own_kind(kind: fs::FileType) -> io::Result<()> {
+    let found = match kind {
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{found}, expected a regular file")))
+}
+
+/// The size of this machine's pages.
+pub(crate) fn page_bytes() -> Option<u64> {
+    // SAFETY: sysconf reads a constant of the process and takes no pointer.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()
 }
 
 /// The names in a folder beneath another, in any order; none where there is no such folder.
@@ -130,7 +156,6 @@ fn is_null(found: &Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Read;
     use std::os::unix::fs::symlink;
 

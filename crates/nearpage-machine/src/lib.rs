@@ -21,7 +21,7 @@
 //! | read single files of theirs, such as /proc/zoneinfo | [`sysfs`], [`idlist`] |
 //! | compute zones, watermarks, pagesets and zonelists | [`Plan`], [`plan`] |
 //! | write zoneinfo, `numactl --hardware`, hwloc's XML or a graph | [`text`], [`Plan::fallback_lines`] |
-//! | write JSON | [`MachineDocument`] |
+//! | write JSON | [`MachineDocument`], [`Replaced`] |
 //! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
 //! | watch and stop long work | [`work`] |
 //! | say how much is read of a stranger's input | [`Budget`], [`read_within`] |
@@ -38,6 +38,9 @@
 //!
 //! # Cost and limits
 //!
+//! Where there is no Unix (WebAssembly), machines are read from content alone: no file is opened, and [`stats_socket`] and
+//! [`OutputFolder`] are not there.
+//!
 //! Reading a machine costs some system calls a node and CPU. A machine has at most [`NODES_MAX`] nodes and 4 PiB of
 //! memory. [`Budget`] has what is read of an input. Fallback orders and zonelists grow with the
 //! square of the nodes; the text of zoneinfo grows with nodes times CPUs and is written as it is made.
@@ -46,10 +49,12 @@
 //! print because it changes between two reads is no error but a [`Note`].
 #![warn(missing_debug_implementations)]
 
+#[cfg_attr(not(unix), path = "no_files.rs")]
 mod beneath;
 mod budget;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+#[cfg(unix)]
 mod created;
 mod description;
 #[cfg(feature = "serde")]
@@ -65,10 +70,13 @@ pub mod over;
 #[cfg(feature = "archive")]
 mod packing;
 pub mod plan;
+#[cfg(feature = "serde")]
+mod replaced;
 pub mod short_form;
 mod shown;
 pub mod size;
 mod sos;
+#[cfg(unix)]
 pub mod stats_socket;
 pub mod sysfs;
 #[cfg(feature = "catalog")]
@@ -80,6 +88,7 @@ pub mod work;
 
 pub use beneath::open_beneath;
 pub use budget::{Budget, read_at_most, read_within};
+#[cfg(unix)]
 pub use created::{OutputFolder, Owner, open_found};
 pub use description::{DescriptionError, DescriptionProblem, Place};
 #[cfg(feature = "serde")]
@@ -92,6 +101,8 @@ pub use machine::{
 #[cfg(feature = "archive")]
 pub use packing::{Kept, Packing, Unpacking, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
+#[cfg(feature = "serde")]
+pub use replaced::{Replaced, WithSet};
 pub use shown::{Shown, commands_terminal, escaped, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
 pub use tree::{FileTree, FolderTree, MemoryTree, is_machine_file};

@@ -30,6 +30,7 @@ pub use source::{Source, TextFile, words};
 
 use nearpage::CpuId;
 
+use crate::beneath::page_bytes;
 use crate::machine::{Machine, settle_free};
 use crate::tree::{FileTree, FolderTree};
 
@@ -39,9 +40,7 @@ use crate::tree::{FileTree, FolderTree};
 ///
 /// As [`read_machine`].
 pub fn read_this_machine() -> Result<Machine, SysfsError> {
-    // SAFETY: sysconf reads a constant of the process and takes no pointer.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    read(&FolderTree::new("/"), u64::try_from(page_bytes).ok()).map_err(|error| match error {
+    read(&FolderTree::new("/"), page_bytes()).map_err(|error| match error {
         SysfsError::NoMachine { .. } => SysfsError::NoSysfs,
         other => other,
     })

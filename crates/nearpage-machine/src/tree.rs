@@ -1,12 +1,11 @@
 //! Where the files of /sys and /proc come from: this machine, a copied folder, or an archive.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::beneath::{is_absent, names_beneath, open_beneath};
+use crate::beneath::{is_absent, names_beneath, open_beneath, open_own};
 use crate::budget::{Budget, read_within};
 use crate::shown::shown;
 use crate::sos::{self, StandIns};
@@ -51,11 +50,7 @@ impl FolderTree {
         if self.root != Path::new("/") {
             return found(open_beneath(&self.root, path)).map(Option::flatten);
         }
-        let path = self.root.join(path);
-        let Some(metadata) = found(fs::metadata(&path))? else { return Ok(None) };
-        check_kind(metadata.file_type())?;
-        // Reading a device must not wait either.
-        found(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path))
+        found(open_own(&self.root.join(path)))
     }
 }
 
@@ -84,18 +79,6 @@ impl FileTree for FolderTree {
             _ => shown(&self.root.join(path)).to_string(),
         }
     }
-}
-
-/// Refuses FIFOs, sockets and block devices: opening a FIFO waits for a writer. Character devices are allowed, because
-/// containers mount /dev/null over files that they hide.
-fn check_kind(kind: FileType) -> io::Result<()> {
-    let found = match kind {
-        _ if kind.is_fifo() => "a FIFO",
-        _ if kind.is_socket() => "a socket",
-        _ if kind.is_block_device() => "a block device",
-        _ => return Ok(()),
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{found}, expected a regular file")))
 }
 
 /// Files in memory: an archive that was unpacked, or a machine made up for a test.

@@ -77,9 +77,10 @@ impl Bundle {
             let sample = samples.iter().find(|sample| Some(sample.number) == number);
             sample.map_or(&[], |sample| &sample.zones)
         };
+        let timelines = RefCell::new(timelines);
         self.with_trace_text(&watch, |input, text| {
-            read_trace::<ReplayError>(input, text, |event| {
-                for timeline in &mut *timelines {
+            let each = |event: &TraceEvent<'_>| {
+                for timeline in &mut **timelines.borrow_mut() {
                     timeline.event(event);
                     let Event::Marker(text) = event.event else { continue };
                     for zone in at_marker(text) {
@@ -90,7 +91,10 @@ impl Bundle {
                         timeline.levels(place, event.time_ns, Levels { free, min, low, high });
                     }
                 }
-                Ok(())
+                Ok::<(), ReplayError>(())
+            };
+            read_trace_with_frames(input, text, each, |line| {
+                timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.frame(line));
             })
         })
     }

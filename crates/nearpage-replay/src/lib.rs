@@ -61,7 +61,7 @@
 //! | `platform`, `machine` | the core in the start state |
 //! | `blocks`, `old`, `flow`, `ticks`, `run` | one core driven by events |
 //! | `explain`, `recorded`, `outcome`, `session` | the second pass: four runs, the kernel's log, explanations |
-//! | `truth`, `fidelity`, `state_end`, `series` | predicted beside recorded |
+//! | `truth`, `fidelity`, `state_end`, `series`, `timeline` | predicted beside recorded |
 //! | `cpus`, `whatif`, `alone`, `study`, `totals`, `objects` | other rules and machines; traces without captures; slab events |
 //! | `bound`, `yardstick` | the fewest holds that any rules need, and how far some are from it |
 //! | `drawing` | a bundle as a timeline for viewers |
@@ -127,9 +127,11 @@ mod study;
 mod survey;
 mod sweep;
 mod ticks;
+mod timeline;
 mod totals;
 mod truth;
 
+#[cfg(unix)]
 pub mod twin;
 mod watch;
 mod whatif;
@@ -154,6 +156,7 @@ pub use session::ZoneChoice;
 pub use state_end::{FigureRow, ListRow, ListsCompared, StateEnd};
 pub use study::{Alone, PlayedMachine, Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
+pub use timeline::{Timeline, TimelineRun, ZoneLine, ZonePoint};
 pub use totals::{Costs, Totals};
 pub use truth::ChangedZone;
 pub use whatif::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange, Wish};

@@ -12,6 +12,8 @@ use crate::totals::Totals;
 pub(crate) struct Snapshot {
     /// The number of the sample, or `None` for the end of the window.
     pub(crate) sample: Option<u32>,
+    /// When, in nanoseconds of the trace.
+    pub(crate) at_ns: u64,
     /// Zone by zone, CPU by CPU.
     pub(crate) pagesets: Vec<PagesetAt>,
     /// Free pages, by zone.
@@ -32,7 +34,12 @@ pub(crate) struct PagesetAt {
 
 impl Snapshot {
     /// How a run stands.
-    pub(crate) fn of(run: &Run<'_>, zones: &[StartZone], sample: Option<u32>) -> Snapshot {
+    pub(crate) fn of(
+        run: &Run<'_>,
+        zones: &[StartZone],
+        sample: Option<u32>,
+        at_ns: u64,
+    ) -> Snapshot {
         let mut pagesets = Vec::new();
         for (zone, recorded) in zones.iter().enumerate() {
             for cpu in recorded.pagesets.iter().map(|pageset| pageset.cpu) {
@@ -42,7 +49,7 @@ impl Snapshot {
             }
         }
         let free_pages = run.core.zones().iter().map(|zone| zone.free_pages().0).collect();
-        Snapshot { sample, pagesets, free_pages }
+        Snapshot { sample, at_ns, pagesets, free_pages }
     }
 }
 

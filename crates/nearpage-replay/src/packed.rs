@@ -1,21 +1,18 @@
 //! A file that passes read from its beginning, again and again, and several at once.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::io::{self, Read};
 use std::path::Path;
 
-use nearpage_machine::shown;
+use nearpage_trace::Scratch;
 
 /// A file as it is stored, packed or not.
 pub(crate) struct Packed {
     name: String,
     content: Content,
-    bytes: u64,
 }
 
 enum Content {
-    File(File),
+    File(Scratch),
     Embedded(&'static [u8]),
 }
 
@@ -25,33 +22,43 @@ impl Packed {
     /// # Errors
     ///
     /// It cannot be opened, or not be kept.
+    #[cfg(unix)]
     pub(crate) fn open(path: &Path) -> io::Result<Packed> {
-        let name = shown(path).to_string();
+        use std::fs::{self, File};
+        use std::os::unix::fs::FileTypeExt;
+
+        let name = nearpage_machine::shown(path).to_string();
         let kind = fs::metadata(path)?.file_type();
         let file = File::open(path)?;
         if kind.is_fifo() || kind.is_socket() {
             return Packed::kept(name, file);
         }
         let bytes = file.metadata()?.len();
-        Ok(Packed { name, content: Content::File(file), bytes })
+        Ok(Packed { name, content: Content::File(Scratch::of(file, bytes)) })
     }
 
-    /// Keeps what is read in an unnamed file in the folder for temporary files ([`std::env::temp_dir`]).
+    /// Opens a file, where there are none.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    #[cfg(not(unix))]
+    pub(crate) fn open(_: &Path) -> io::Result<Packed> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Keeps what is read.
     ///
     /// # Errors
     ///
     /// The source cannot be read, or the file not be written.
-    pub(crate) fn kept(name: String, mut source: impl Read) -> io::Result<Packed> {
-        let mut file = tempfile::tempfile()?;
-        let bytes = io::copy(&mut source, &mut file)?;
-        file.rewind()?;
-        Ok(Packed { name, content: Content::File(file), bytes })
+    pub(crate) fn kept(name: String, source: impl Read) -> io::Result<Packed> {
+        Ok(Packed { name, content: Content::File(Scratch::keep(source)?) })
     }
 
     /// A file that is part of this program.
     pub(crate) fn embedded(name: &str, content: &'static [u8]) -> Packed {
-        let bytes = content.len() as u64;
-        Packed { name: name.into(), content: Content::Embedded(content), bytes }
+        Packed { name: name.into(), content: Content::Embedded(content) }
     }
 
     /// Its name, for messages.
@@ -61,34 +68,25 @@ impl Packed {
 
     /// Its length.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        match &self.content {
+            Content::File(file) => file.bytes(),
+            Content::Embedded(content) => content.len() as u64,
+        }
     }
 
     /// Reads it from its beginning.
-    pub(crate) fn reader(&self) -> FromBegin<'_> {
-        FromBegin { content: &self.content, at: 0 }
-    }
-}
-
-/// A reader of its own, whoever else reads.
-pub(crate) struct FromBegin<'p> {
-    content: &'p Content,
-    at: u64,
-}
-
-impl Read for FromBegin<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = match self.content {
-            Content::File(file) => file.read_at(buffer, self.at)?,
-            Content::Embedded(content) => (&content[self.at as usize..]).read(buffer)?,
-        };
-        self.at += got as u64;
-        Ok(got)
+    pub(crate) fn reader(&self) -> Box<dyn Read + '_> {
+        match &self.content {
+            Content::File(file) => Box::new(file.reader()),
+            Content::Embedded(content) => Box::new(*content),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn text(of: &Packed) -> String {

@@ -27,7 +27,7 @@ use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Ground, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, Wished, ask, start_of};
 use crate::yardstick::{Question, Yardstick, measure};
 
 /// What is asked of a replay beside the comparison with the kernel.
@@ -154,32 +154,26 @@ impl Replay {
             replay(bundle, start, &survey, options.zones, options.starts, options.explain, &watch)?;
         let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
+        let ask_likely = |other: &Start, wish: &Wish| {
+            let (source, keeps) = (bundle.source(), Keeps::default());
+            ask(
+                source,
+                &survey,
+                start,
+                Wished { wish: wish, start: other },
+                Guess::Likely,
+                keeps,
+                &watch,
+            )
+        };
         let what_if = match &other {
             Some(other) => {
-                let answer = ask(
-                    bundle.source(),
-                    &survey,
-                    start,
-                    other,
-                    wish,
-                    Guess::Likely,
-                    false,
-                    &watch,
-                )?;
+                let answer = ask_likely(other, wish)?;
                 let unchanged = match wish.machine.is_some() && !wish.is_of_machine_alone() {
                     true => {
                         let alone = wish.machine_alone();
                         let machine = start_of(bundle.name(), start, &alone)?;
-                        Some(ask(
-                            bundle.source(),
-                            &survey,
-                            start,
-                            &machine,
-                            &alone,
-                            Guess::Likely,
-                            false,
-                            &watch,
-                        )?)
+                        Some(ask_likely(&machine, &alone)?)
                     }
                     false => None,
                 };
@@ -191,9 +185,7 @@ impl Replay {
         for &model in &options.rules {
             let wish = Wish { model: Some(model), ..wish.clone() };
             let other = start_of(bundle.name(), start, &wish)?;
-            let answer =
-                ask(bundle.source(), &survey, start, &other, &wish, Guess::Likely, false, &watch)?;
-            rules.push(RuleTotals::of(answer));
+            rules.push(RuleTotals::of(ask_likely(&other, &wish)?));
         }
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
         let objects = replay_objects(bundle, &survey, start, elsewhere, slab_rules, &watch)?;

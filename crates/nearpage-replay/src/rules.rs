@@ -127,9 +127,11 @@ pub fn compare_rules(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(bundles.len()) {
+        // This thread is one of them: there may be no other.
+        for _ in 1..threads.get().min(bundles.len()) {
             scope.spawn(work);
         }
+        work();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);

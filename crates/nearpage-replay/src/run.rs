@@ -512,6 +512,13 @@ impl<'m> Run<'m> {
         [stats.lock_acquisitions + writes, self.remote_pages]
     }
 
+    /// Holds that moved pages, of each zone, and writes to its shared words, until now.
+    pub(crate) fn holds_by_zone(&self) -> Vec<u64> {
+        let writes = |zone| self.core.shared_writes(zone).unwrap_or(0);
+        let zones = self.core.zones().iter();
+        zones.map(|zone| zone.holds().acquisitions + writes(zone)).collect()
+    }
+
     /// Holds of zone locks, by what caused them.
     pub(crate) fn causes(&self) -> &Causes {
         &self.tally.causes

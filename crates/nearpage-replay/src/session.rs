@@ -242,7 +242,7 @@ impl Session<'_, '_> {
                 self.bulk.insert(actor.pid, (gfp, node));
             }
             Event::BulkDone { got, pages } => self.note_bulk(actor, got, &pages),
-            Event::Marker(text) => self.note_marker(text),
+            Event::Marker(text) => self.note_marker(text, actor.now_ns),
             Event::ZoneLocked { pfn, .. } | Event::PcpuDrain { pfn, .. } => {
                 let zone = self.zone_of(pfn);
                 let is_known = zone.is_some_and(|zone| self.known.contains(&(actor.cpu, zone)));
@@ -325,22 +325,22 @@ impl Session<'_, '_> {
         self.each_run(|run| run.alloc_bulk(actor, gfp, node, &pfns, untold));
     }
 
-    fn note_marker(&mut self, text: &[u8]) {
+    fn note_marker(&mut self, text: &[u8], now_ns: u64) {
         let text = String::from_utf8_lossy(text);
         let Some(rest) = text.strip_prefix("nearpage: sample ") else { return };
         if let Some(number) = rest.strip_suffix(" begin").and_then(|number| number.parse().ok()) {
-            self.snapshot(Some(number));
+            self.snapshot(Some(number), now_ns);
         }
     }
 
-    fn snapshot(&mut self, sample: Option<u32>) {
+    fn snapshot(&mut self, sample: Option<u32>, now_ns: u64) {
         for (run, snapshots) in &mut self.runs {
-            snapshots.push(Snapshot::of(run, &self.start.zones, sample));
+            snapshots.push(Snapshot::of(run, &self.start.zones, sample, now_ns));
         }
     }
 
     fn finish(mut self) -> (Recorded, Vec<Outcome>) {
-        self.snapshot(None);
+        self.snapshot(None, self.survey.end_ns);
         self.recorded.finish();
         let outcomes = self.runs.into_iter().map(|(run, snapshots)| Outcome::of(run, snapshots));
         (self.recorded, outcomes.collect())

@@ -17,10 +17,11 @@ use crate::session::{ZoneChoice, replay_likely};
 use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
+use crate::timeline::Timeline;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Changes, Wish, ask, start_of};
+use crate::whatif::{Answer, Changes, Keeps, Wish, Wished, ask_all, passes_for, start_of};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Study {
     pub rules: Vec<Model>,
     /// Starts that are drawn for the range of the answer, on the recorded machine.
     pub starts: u32,
+    /// Moments of the [timeline](StudyAnswer::timeline), at least two of the same distance; none if 0.
+    pub moments: usize,
 }
 
 /// The answer. Its serialization is the JSON of `nearpage whatif`.
@@ -65,6 +68,9 @@ pub struct StudyAnswer {
     pub leaves_out: Vec<String>,
     /// The name of the costs that make up the model time.
     pub costs: &'static str,
+    /// What was recorded, now and then over the time of the load, if [`Study::moments`] were asked for.
+    #[serde(skip)]
+    pub timeline: Timeline,
 }
 
 /// A trace without captures, and what it was played on.
@@ -163,15 +169,20 @@ pub(crate) fn study(
     // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
     let is_known = plan.starts().all(|start| start.state.is_some());
     let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
-    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.runs(starts));
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.passes(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
     let replayed = replay_likely(bundle, start, &survey, &watch)?;
     let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
     let compared = fidelity::compare(start, &replayed, &truth, &unlogged, ZoneChoice::Model);
     let source = bundle.source();
-    let scene = Scene { source, survey: &survey, recorded: start, watch: &watch };
-    let (now, then) = plan.answers(&scene, starts)?;
+    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
+    let scene = Scene { source, survey: &survey, recorded: start, keeps, watch: &watch };
+    let mut timeline = match asked.moments {
+        0 => Timeline::default(),
+        _ => Timeline::recorded(start, &survey, &replayed.outcomes[0].snapshots, &truth.samples),
+    };
+    let (now, then) = plan.answers(&scene, starts, &mut timeline)?;
     let now_is = match &plan.before.machine {
         Some(machine) => format!("{} on {}", now.model.name, machine.source),
         None => format!("{} on the recorded machine", now.model.name),
@@ -191,6 +202,7 @@ pub(crate) fn study(
         starts,
         leaves_out: leaves_out(asked),
         costs: Costs::BENCH.name,
+        timeline,
     })
 }
 
@@ -228,10 +240,12 @@ fn study_alone(
     let has_change = !rules.is_empty() || !asked.wish.tunables.is_empty();
     let wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
-    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.runs(0));
+    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.passes(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;
-    let scene = Scene { source, survey: &survey, recorded: &start, watch: &watch };
-    let (now, mut then) = plan.answers(&scene, 0)?;
+    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
+    let scene = Scene { source, survey: &survey, recorded: &start, keeps, watch: &watch };
+    let mut timeline = Timeline::default();
+    let (now, mut then) = plan.answers(&scene, 0, &mut timeline)?;
     for of in &mut then {
         // It is the machine of both.
         of.changes.machine = None;
@@ -258,6 +272,7 @@ fn study_alone(
         }),
         now: now.totals,
         costs: Costs::BENCH.name,
+        timeline,
     })
 }
 
@@ -296,39 +311,64 @@ impl Plan {
         self.others.iter().chain([&self.before_start])
     }
 
-    /// Runs from the likely start, and from so many drawn ones.
-    fn runs(&self, starts: u32) -> u64 {
-        (1 + self.wishes.len() as u64) * (1 + u64::from(starts))
+    /// Passes over the trace for runs from the likely start, and from so many drawn ones.
+    fn passes(&self, starts: u32) -> u64 {
+        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts))
     }
 
-    fn answers(&self, scene: &Scene<'_>, starts: u32) -> Result<(Answer, Vec<Then>), ReplayError> {
-        let now = scene.answer(&self.before, &self.before_start, Guess::Likely)?;
-        let drawn: Vec<Guess> =
-            (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
-        let nows = drawn.iter().map(|&guess| scene.answer(&self.before, &self.before_start, guess));
-        let nows: Vec<Answer> = nows.collect::<Result<_, _>>()?;
-        let mut then = Vec::new();
-        for (wish, other) in self.wishes.iter().zip(&self.others) {
-            let answer = scene.answer(wish, other, Guess::Likely)?;
-            let drawn = drawn.iter().map(|&guess| scene.answer(wish, other, guess));
-            let drawn: Vec<Answer> = drawn.collect::<Result<_, _>>()?;
-            then.push(Then::of(&now, &nows, answer, &drawn));
+    /// Adds to `timeline` what runs from the likely start went through.
+    fn answers(
+        &self,
+        scene: &Scene<'_>,
+        starts: u32,
+        timeline: &mut Timeline,
+    ) -> Result<(Answer, Vec<Then>), ReplayError> {
+        let (now, then) = self.all(scene, Guess::Likely, scene.keeps)?;
+        let thens = then.iter().zip(&self.others).map(|(answer, start)| ("then", answer, start));
+        for (when, answer, start) in [("now", &now, &self.before_start)].into_iter().chain(thens) {
+            if let Some(moments) = &answer.moments {
+                let name = format!("{when}: {}", answer.model.name);
+                timeline.add(name, start, scene.survey, moments);
+            }
         }
+        let mut nows = Vec::new();
+        let mut drawn: Vec<Vec<Answer>> = then.iter().map(|_| Vec::new()).collect();
+        for number in 1..=starts {
+            let guess = Guess::Drawn(Draw::new(number.into()));
+            let (now, then) = self.all(scene, guess, Keeps::default())?;
+            nows.push(now);
+            drawn.iter_mut().zip(then).for_each(|(all, answer)| all.push(answer));
+        }
+        let then = then.into_iter().zip(&drawn);
+        let then = then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
         Ok((now, then))
+    }
+
+    /// What it comes to without the change, and with it for each set of rules.
+    fn all(
+        &self,
+        scene: &Scene<'_>,
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<(Answer, Vec<Answer>), ReplayError> {
+        let Scene { source, survey, recorded, watch, .. } = *scene;
+        let others = self.wishes.iter().zip(&self.others);
+        let wished = [(&self.before, &self.before_start)].into_iter().chain(others);
+        let wished: Vec<Wished<'_>> = wished.map(|(wish, start)| Wished { wish, start }).collect();
+        let mut all = ask_all(source, survey, recorded, &wished, guess, keeps, watch)?;
+        let now = all.remove(0);
+        Ok((now, all))
     }
 }
 
+/// What all runs have in common.
+#[derive(Clone, Copy)]
 struct Scene<'a> {
     source: &'a Source,
     survey: &'a Survey,
     recorded: &'a Start,
+    keeps: Keeps,
     watch: &'a Watch<'a>,
-}
-
-impl Scene<'_> {
-    fn answer(&self, wish: &Wish, start: &Start, guess: Guess) -> Result<Answer, ReplayError> {
-        ask(self.source, self.survey, self.recorded, start, wish, guess, false, self.watch)
-    }
 }
 
 impl PlayedMachine {

@@ -23,7 +23,7 @@ use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
-use crate::whatif::{Wish, ask, start_of};
+use crate::whatif::{Keeps, Wish, Wished, ask, start_of};
 use crate::yardstick::{least_holds, ratio_of};
 use nearpage_machine::tunable::{Tunable, TunableError};
 
@@ -341,7 +341,15 @@ pub(crate) fn sweep(
             let judged = start_of(at)
                 .and_then(|other| {
                     let (recorded, _) = recorded[choices[at].at[0]];
-                    ask(source, &survey, recorded, &other, wish, Guess::Likely, true, &watch)
+                    ask(
+                        source,
+                        &survey,
+                        recorded,
+                        Wished { wish: wish, start: &other },
+                        Guess::Likely,
+                        Keeps::ASKED,
+                        &watch,
+                    )
                 })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();
@@ -358,9 +366,11 @@ pub(crate) fn sweep(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(wishes.len()) {
+        // This thread is one of them: there may be no other.
+        for _ in 1..threads.get().min(wishes.len()) {
             scope.spawn(work);
         }
+        work();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);

@@ -9,7 +9,7 @@ mod tests;
 mod wish;
 
 use nearpage::{Model, TopologyBuf};
-use nearpage_trace::read_trace;
+use nearpage_trace::{TraceEvent, read_trace};
 
 use crate::bound::Asked;
 use crate::cpus::CpuMap;
@@ -20,6 +20,7 @@ use crate::run::{Causes, Run, RunCounts};
 use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
+use crate::timeline::Moments;
 use crate::totals::Totals;
 use crate::watch::Watch;
 pub use changes::{Change, Changes, OrderChange, OtherMachine, SettingChange, SizeChange};
@@ -36,6 +37,8 @@ pub(crate) struct Answer {
     pub(crate) causes: Causes,
     /// What the core was asked for, if it was to be kept.
     pub(crate) asked: Option<Asked>,
+    /// How the run stood over its time, if that was to be kept.
+    pub(crate) moments: Option<Moments>,
     /// What did not go as recorded.
     pub(crate) counts: RunCounts,
     /// The rules.
@@ -46,59 +49,159 @@ pub(crate) struct Answer {
     pub(crate) machine: Option<(TopologyBuf, u32)>,
 }
 
-/// Replays a trace as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state. What the
-/// core is asked for is kept if `keeps_asked`.
+/// What is kept of a run beside its totals.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keeps {
+    /// What the core is asked for.
+    pub(crate) asked: bool,
+    /// How it stands at so many moments; none if 0.
+    pub(crate) moments: usize,
+}
+
+impl Keeps {
+    pub(crate) const ASKED: Keeps = Keeps { asked: true, moments: 0 };
+}
+
+/// What is wished, and the start state that is [`start_of`] it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wished<'a> {
+    pub(crate) wish: &'a Wish,
+    pub(crate) start: &'a Start,
+}
+
+/// So many runs go side by side: each has a machine's memory.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Replays a trace as wished, with what `guess` says of what the start leaves open. `recorded` is its own start state.
 ///
 /// # Errors
 ///
 /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
-#[expect(clippy::too_many_arguments, reason = "each is another thing, and all callers have them")]
 pub(crate) fn ask(
     source: &Source,
     survey: &Survey,
     recorded: &Start,
-    start: &Start,
-    wish: &Wish,
+    wished: Wished<'_>,
     guess: Guess,
-    keeps_asked: bool,
+    keeps: Keeps,
     watch: &Watch<'_>,
 ) -> Result<Answer, ReplayError> {
-    let repeat = wish.repeat.max(1);
-    let is_elsewhere = wish.machine.is_some();
-    let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
-    let before = match wish.is_of_machine_alone() {
-        true => recorded.clone(),
-        false => start_of(source.name(), recorded, &wish.machine_alone())?,
-    };
-    let mut memory = Memory::new(source.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
-        unreachable!("one core was asked for")
-    };
-    let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
-        guess.pages(&survey.clues(pageset, zone))
-    });
-    if keeps_asked {
-        run.keep_asked();
+    let mut all = ask_all(source, survey, recorded, &[wished], guess, keeps, watch)?;
+    Ok(all.remove(0))
+}
+
+/// Passes over the trace that [`ask_all`] makes for so many wishes.
+pub(crate) fn passes_for(wishes: usize) -> u64 {
+    wishes.div_ceil(SIDE_BY_SIDE) as u64
+}
+
+/// As [`ask`], several wishes in a pass over the trace.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub(crate) fn ask_all(
+    source: &Source,
+    survey: &Survey,
+    recorded: &Start,
+    wished: &[Wished<'_>],
+    guess: Guess,
+    keeps: Keeps,
+    watch: &Watch<'_>,
+) -> Result<Vec<Answer>, ReplayError> {
+    let mut answers = Vec::with_capacity(wished.len());
+    for wished in wished.chunks(SIDE_BY_SIDE) {
+        answers.extend(side_by_side(source, survey, recorded, wished, guess, keeps, watch)?);
     }
-    let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
+    Ok(answers)
+}
+
+/// A run that is asked for.
+struct Asking<'a, 'm> {
+    player: Player<'a, 'm>,
+    moments: Option<Moments>,
+    wished: Wished<'a>,
+}
+
+fn side_by_side(
+    source: &Source,
+    survey: &Survey,
+    recorded: &Start,
+    wished: &[Wished<'_>],
+    guess: Guess,
+    keeps: Keeps,
+    watch: &Watch<'_>,
+) -> Result<Vec<Answer>, ReplayError> {
+    let cpus = wished
+        .iter()
+        .map(|Wished { wish, start }| CpuMap::new(wish.cpus, &recorded.topology, &start.topology));
+    let cpus: Vec<CpuMap> = cpus.collect();
+    let memories = wished.iter().map(|of| Memory::new(source.name(), of.start, 1));
+    let mut memories: Vec<Memory> = memories.collect::<Result<_, _>>()?;
+    let mut all = Vec::new();
+    for ((memory, &wished), cpus) in memories.iter_mut().zip(wished).zip(&cpus) {
+        let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
+            unreachable!("one core was asked for")
+        };
+        let start = wished.start;
+        let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
+            guess.pages(&survey.clues(pageset, zone))
+        });
+        if keeps.asked {
+            run.keep_asked();
+        }
+        let moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
+        let is_elsewhere = wished.wish.machine.is_some();
+        let player = Player::new(recorded, survey, run, start, cpus, is_elsewhere);
+        all.push(Asking { player, moments, wished });
+    }
     let mut window = survey.window();
     source.with_trace_text(watch, |name, text| {
         read_trace::<ReplayError>(name, text, |event| {
             if window.admits(&event.event) {
-                (0..repeat).for_each(|copy| player.note(event, copy));
+                all.iter_mut().for_each(|asking| asking.hear(event));
             }
             Ok(())
         })
     })?;
-    let mut run = player.run;
-    run.finish();
-    Ok(Answer {
-        asked: run.take_asked(),
-        causes: run.causes().clone(),
-        totals: run.totals(),
-        counts: run.counts,
-        model: start.model,
-        changes: Changes::of(recorded, &before, start, wish, &map),
-        machine: is_elsewhere.then(|| (start.topology.clone(), start.page_shift)),
-    })
+    all.into_iter().zip(&cpus).map(|(asking, cpus)| asking.finish(source, recorded, cpus)).collect()
+}
+
+impl Asking<'_, '_> {
+    fn hear(&mut self, event: &TraceEvent<'_>) {
+        let Wished { wish, start } = self.wished;
+        if let Some(moments) = &mut self.moments {
+            moments.pass_to(&self.player.run, &start.zones, event.time_ns);
+        }
+        (0..wish.repeat.max(1)).for_each(|copy| self.player.note(event, copy));
+    }
+
+    fn finish(
+        mut self,
+        source: &Source,
+        recorded: &Start,
+        cpus: &CpuMap,
+    ) -> Result<Answer, ReplayError> {
+        let Wished { wish, start } = self.wished;
+        let mut run = self.player.run;
+        run.finish();
+        if let Some(moments) = &mut self.moments {
+            moments.pass_to(&run, &start.zones, u64::MAX);
+        }
+        let before = match wish.is_of_machine_alone() {
+            true => recorded.clone(),
+            false => start_of(source.name(), recorded, &wish.machine_alone())?,
+        };
+        let is_elsewhere = wish.machine.is_some();
+        Ok(Answer {
+            moments: self.moments,
+            asked: run.take_asked(),
+            causes: run.causes().clone(),
+            totals: run.totals(),
+            counts: run.counts,
+            model: start.model,
+            changes: Changes::of(recorded, &before, start, wish, cpus),
+            machine: is_elsewhere.then(|| (start.topology.clone(), start.page_shift)),
+        })
+    }
 }

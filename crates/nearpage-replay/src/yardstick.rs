@@ -15,7 +15,7 @@ use crate::start::Start;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Wish, ask, start_of};
+use crate::whatif::{Answer, Keeps, Wish, Wished, ask, start_of};
 
 /// Pages that a hold of the bound moves at most where a set of rules is compared with it: more than Linux's pagesets move
 /// with the largest batch, 63 pages times 2^5.
@@ -154,8 +154,15 @@ pub(crate) fn measure(
     let mut of_recorded = None;
     for wish in wishes {
         let other = start_of(bundle.name(), start, &wish)?;
-        let mut answer =
-            ask(bundle.source(), &survey, start, &other, &wish, Guess::Likely, true, &watch)?;
+        let mut answer = ask(
+            bundle.source(),
+            &survey,
+            start,
+            Wished { wish: &wish, start: &other },
+            Guess::Likely,
+            Keeps::ASKED,
+            &watch,
+        )?;
         let asked = answer.asked.take().unwrap_or_default();
         models.push(standing(&answer, &asked, start.managed(), question.from_recorded));
         of_recorded.get_or_insert(asked);

@@ -1,10 +1,15 @@
 //! Plots: bars beside each other, and lines over time.
 
+use std::cell::Cell;
+
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use serde::Serialize;
+
+use super::page::data;
 
 /// What a mark stands for: its colour, on light and dark ground.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +85,7 @@ impl Shade {
     /// As style sheets write it.
     fn hex(self) -> String {
         let (red, green, blue) = self.rgb();
-        format!("background:#{red:02x}{green:02x}{blue:02x}")
+        format!("#{red:02x}{green:02x}{blue:02x}")
     }
 }
 
@@ -123,7 +128,7 @@ pub struct Series {
 
 /// Points and lines, both axes logarithmic.
 #[derive(Clone, Debug)]
-pub struct Scatter {
+pub(super) struct Scatter {
     /// What is drawn.
     pub title: String,
     /// What the axes are: across, then up.
@@ -157,35 +162,85 @@ pub(super) fn bars(bars: &Bars<'_>) -> Markup {
     let svg = svg((WIDTH, height), |area| draw_bars(area, bars));
     let [given, model] = bars.names;
     let legend = [(given, Shade::Given), (model, Shade::Model)];
-    figure(bars.title, legend.into_iter(), svg)
+    html! { figure { (drawing(bars.title, legend.into_iter(), svg)) } }
 }
 
-/// Lines.
+/// Lines. The page's script draws them anew, so that they can be zoomed into.
 pub(super) fn lines(lines: &Lines) -> Markup {
     let svg = svg((WIDTH, LINES_HEIGHT), |area| draw_lines(area, lines));
-    let named = lines.series.iter().filter(|line| !line.name.is_empty());
-    figure(&lines.title, named.map(|line| (&*line.name, line.shade)), svg)
+    let drawn = Drawn {
+        moments: lines.moments,
+        series: lines.series.iter().map(DrawnSeries::of).collect(),
+    };
+    html! { figure.lines { (inside(&lines.title, &lines.series, svg)) (data("lines", &drawn)) } }
+}
+
+/// What the page's script has of lines.
+#[derive(Serialize)]
+struct Drawn<'a> {
+    moments: &'a str,
+    series: Vec<DrawnSeries<'a>>,
+}
+
+#[derive(Serialize)]
+struct DrawnSeries<'a> {
+    name: &'a str,
+    colour: String,
+    width: u32,
+    x: Vec<f64>,
+    y: Vec<f64>,
+}
+
+impl DrawnSeries<'_> {
+    fn of(line: &Series) -> DrawnSeries<'_> {
+        let finite = || line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+        DrawnSeries {
+            name: &line.name,
+            colour: line.shade.hex(),
+            width: line.shade.line_width(),
+            x: finite().map(|(x, _)| rounded(*x)).collect(),
+            y: finite().map(|(_, y)| rounded(*y)).collect(),
+        }
+    }
+}
+
+/// To what a plot can show.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
 }
 
 /// Lines and points, both axes logarithmic. A series of one point is drawn as a mark; what is not above 0 is left out.
-pub(super) fn scatter(title: &str, axes: [&str; 2], series: &[Series]) -> Markup {
-    let svg = svg((WIDTH, LINES_HEIGHT), |area| draw_scatter(area, axes, series));
-    figure(title, series.iter().map(|line| (&*line.name, line.shade)), svg)
+/// `figures` are the names of what is across and up in the data of a sweep: the page's script marks the chosen point.
+pub(super) fn scatter(scatter: &Scatter, figures: Option<[&str; 2]>) -> Markup {
+    let Scatter { title, axes, series } = scatter;
+    let places = Cell::new([0.0; 8]);
+    let svg = svg((WIDTH, LINES_HEIGHT), |area| draw_scatter(area, *axes, series, &places));
+    let places = places.get().map(|place| place.to_string()).join(" ");
+    match figures {
+        None => html! { figure { (inside(title, series, svg)) } },
+        Some([x, y]) => html! {
+            figure.scatter data-axes=(places) data-x=(x) data-y=(y) { (inside(title, series, svg)) }
+        },
+    }
 }
 
-fn figure<'a>(
+/// Title, legend and drawing of series.
+fn inside(title: &str, series: &[Series], svg: PreEscaped<String>) -> Markup {
+    let named = series.iter().filter(|line| !line.name.is_empty());
+    drawing(title, named.map(|line| (&*line.name, line.shade)), svg)
+}
+
+fn drawing<'a>(
     title: &str,
     legend: impl Iterator<Item = (&'a str, Shade)>,
     svg: PreEscaped<String>,
 ) -> Markup {
     html! {
-        figure {
-            figcaption {
-                b { (title) }
-                @for (name, shade) in legend { span { i style=(shade.hex()) {} (name) } " " }
-            }
-            div role="img" aria-label=(title) { (svg) }
+        figcaption {
+            b { (title) }
+            @for (name, shade) in legend { span { i style=(format!("background:{}", shade.hex())) {} (name) } " " }
         }
+        div role="img" aria-label=(title) { (svg) }
     }
 }
 
@@ -235,7 +290,8 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
     let points = || lines.series.iter().flat_map(|line| line.points.iter().copied());
     let (_, high) = bounds(points().map(|(_, value)| value));
     let first = points().map(|(moment, _)| moment).fold(f64::INFINITY, f64::min).min(0.0);
-    let last = points().map(|(moment, _)| moment).fold(1.0, f64::max);
+    let last = points().map(|(moment, _)| moment).fold(first, f64::max);
+    let last = if last > first { last } else { first + 1.0 };
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
         .margin_right(2 * MARGIN)
@@ -261,7 +317,13 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
     Ok(())
 }
 
-fn draw_scatter(area: &Area<'_>, axes: [&str; 2], series: &[Series]) -> Result<(), Failed> {
+/// Tells in `places` where the ends of the axes are: least and most across and their pixels, then of what is up.
+fn draw_scatter(
+    area: &Area<'_>,
+    axes: [&str; 2],
+    series: &[Series],
+    places: &Cell<[f64; 8]>,
+) -> Result<(), Failed> {
     let is_drawn = |point: &(f64, f64)| point.0 > 0.0 && point.1 > 0.0;
     let points = || series.iter().flat_map(|line| &line.points).copied().filter(is_drawn);
     let range = |value: fn((f64, f64)) -> f64| {
@@ -277,6 +339,10 @@ fn draw_scatter(area: &Area<'_>, axes: [&str; 2], series: &[Series]) -> Result<(
         .x_label_area_size(2 * AXIS_HEIGHT)
         .y_label_area_size(56)
         .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+    let (left, bottom) = chart.backend_coord(&(x.0, y.0));
+    let (right, top) = chart.backend_coord(&(x.1, y.1));
+    let [left, right, bottom, top] = [left, right, bottom, top].map(f64::from);
+    places.set([x.0, x.1, left, right, y.0, y.1, bottom, top]);
     chart
         .configure_mesh()
         .x_desc(axes[0])
@@ -404,7 +470,9 @@ mod tests {
         let of = |points: Vec<(f64, f64)>| Series { name: "s".into(), shade: Shade::Low, points };
         let all = [vec![], vec![(5.0, 7.0)], vec![(0.0, 1.0), (10.0, 1e6), (1e5, 2.0)]].map(of);
         for series in [&all[..], &all[..1], &[]] {
-            let figure = scatter("t", ["pages", "holds"], series).into_string();
+            let all =
+                Scatter { title: "t".into(), axes: ["pages", "holds"], series: series.to_vec() };
+            let figure = scatter(&all, None).into_string();
             roxmltree::Document::parse(&figure).unwrap();
             assert_eq!(figure.matches("<circle").count(), usize::from(series.len() == 3));
         }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use nearpage::TopologyBuf;
 use nearpage_machine::idlist;
 use nearpage_machine::size;
+#[cfg(feature = "lab")]
 use nearpage_sim::Machine;
 
 /// What is drawn of a machine.
@@ -23,6 +24,7 @@ struct NodeView {
 
 impl MachineView {
     /// Of a simulated machine.
+    #[cfg(feature = "lab")]
     pub fn of_simulated(machine: &Machine) -> MachineView {
         let nodes = machine.nodes.iter().map(|node| NodeView {
             id: node.id.0,
@@ -74,6 +76,7 @@ impl MachineView {
     }
 
     /// The id of the node at a position.
+    #[cfg(feature = "lab")]
     pub(super) fn node_id(&self, position: usize) -> Option<u32> {
         self.nodes.get(position).map(|node| node.id)
     }

@@ -1,5 +1,15 @@
 //! The page of a replay: the score, predicted beside recorded, series over the samples, what-if, the machine.
 
+mod changes;
+mod objects;
+mod of_report;
+mod text;
+
+pub use changes::change_lines;
+pub use objects::objects_text;
+pub use of_report::page_of_report;
+pub use text::{UNPROVEN, heading, what_if_columns, what_if_rows};
+
 use maud::{Markup, html};
 
 use super::MachineView;

@@ -5,7 +5,7 @@ use maud::html;
 use nearpage_replay::BoundPoint;
 use nearpage_replay::bound::Class;
 
-use super::charts::{self, Series, Shade};
+use super::charts::{self, Scatter, Series, Shade};
 use super::page::{Origin, page};
 
 /// A set of rules in the plot.
@@ -29,7 +29,8 @@ pub fn page_of(
 ) -> String {
     let plot = |class: Class| {
         let title = format!("Holds over pages kept a CPU; bound of the class {}", class.name());
-        charts::scatter(&title, ["pages kept, each CPU", "holds"], &series(rules, points, class))
+        let axes = ["pages kept, each CPU", "holds"];
+        charts::scatter(&Scatter { title, axes, series: series(rules, points, class) }, None)
     };
     let body = html! {
         div.plots { @for class in Class::ALL { (plot(class)) } }

@@ -26,6 +26,7 @@ mod source;
 mod symbols;
 mod trace_dat;
 
+#[cfg(unix)]
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -35,6 +36,7 @@ use super::head::RELEASE_HEADING;
 use perf_data::PerfData;
 use perfetto::Perfetto;
 use source::Source;
+#[cfg(unix)]
 pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
 use trace_dat::TraceDat;
 
@@ -105,6 +107,7 @@ impl Kind {
 }
 
 /// What was taken from the rings of a running kernel, page by page, in a file.
+#[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct Rings {
     pub file: File,
@@ -121,6 +124,7 @@ pub(super) struct Rings {
     pub symbols: Vec<u8>,
 }
 
+#[cfg(unix)]
 impl Rings {
     /// Their text, in the order of time.
     pub fn text(self) -> impl Read {

@@ -20,6 +20,7 @@
 
 mod archive;
 mod capture;
+mod cgroups;
 mod compress;
 mod control;
 mod count;

@@ -18,6 +18,10 @@ pub const TYPES: [&str; 6] =
     ["unmovable", "movable", "reclaimable", "highatomic", "cma", "isolate"];
 /// Types whose pages stay where they are: unmovable, reclaimable.
 const IMMOBILE: [u8; 2] = [0, 2];
+/// Before the number of a task whose cgroup is not told yet: no path begins so.
+const UNTOLD: &[u8] = b"task ";
+/// The name of tasks whose cgroup no mark tells.
+const NO_CGROUP: &str = "(unknown cgroup)";
 /// The name of what has no call chain.
 const NO_STACK: &str = "(no call chain)";
 
@@ -36,6 +40,8 @@ pub enum By {
     Type,
     /// Flags of the request.
     Gfp,
+    /// The cgroup of the task, as marks of the trace tell it (`nearpage: cgroup PID PATH`).
+    Cgroup,
 }
 
 /// A group and what it came to.
@@ -74,15 +80,40 @@ pub struct Group {
     pub holds: Option<u64>,
     /// Pages that a replay gave it from another node than the CPU's; `None` without one.
     pub far_pages: Option<u64>,
-    /// Pages that left zones for pagesets under it.
-    pub refill_pages: u64,
-    /// Pages that went from pagesets to zones under it.
-    pub drain_pages: u64,
+    /// Pages that left zones for pagesets under it; `None` if nothing tells, or groups are of requests.
+    pub refill_pages: Option<u64>,
+    /// Pages that went from pagesets to zones under it; `None` likewise.
+    pub drain_pages: Option<u64>,
     #[serde(skip)]
     lifetimes: Lifetimes,
 }
 
 impl Group {
+    /// Adds what another group counted, before blocks that outlive the trace are counted.
+    fn absorb(&mut self, other: &Group) {
+        let Group { allocs, alloc_pages, failed, freed, freed_pages, frees, .. } = *other;
+        self.allocs += allocs;
+        self.alloc_pages += alloc_pages;
+        self.failed += failed;
+        self.freed += freed;
+        self.freed_pages += freed_pages;
+        self.frees += frees;
+        for (own, more) in [
+            (&mut self.refill_pages, other.refill_pages),
+            (&mut self.drain_pages, other.drain_pages),
+        ] {
+            *own = own.zip(more).map(|(own, more)| own + more).or(*own).or(more);
+        }
+        self.orders.iter_mut().zip(other.orders).for_each(|(own, more)| *own += more);
+        self.types.iter_mut().zip(other.types).for_each(|(own, more)| *own += more);
+        if let (Some(holds), Some(far_pages)) = (other.holds, other.far_pages) {
+            self.add(Charge { holds, far_pages });
+        }
+        let Lifetimes { sum_ns, by_power } = &mut self.lifetimes;
+        *sum_ns = sum_ns.saturating_add(other.lifetimes.sum_ns);
+        by_power.iter_mut().zip(other.lifetimes.by_power).for_each(|(own, more)| *own += more);
+    }
+
     fn add(&mut self, charge: Charge) {
         *self.holds.get_or_insert(0) += charge.holds;
         *self.far_pages.get_or_insert(0) += charge.far_pages;
@@ -205,6 +236,8 @@ pub struct Summarizer {
     last: Option<usize>,
     /// The CPU whose chain comes now.
     chain_of: Option<u32>,
+    /// The cgroup of each task, if groups are of cgroups.
+    cgroups: HashMap<u32, Vec<u8>>,
     first_ns: Option<u64>,
     last_ns: u64,
 }
@@ -224,6 +257,7 @@ impl Summarizer {
             pending: HashMap::new(),
             last: None,
             chain_of: None,
+            cgroups: HashMap::new(),
             first_ns: None,
             last_ns: 0,
         }
@@ -248,13 +282,18 @@ impl Summarizer {
             Event::ZoneLocked { order, percpu_refill: true, .. } => {
                 self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
-                    self.groups[group].refill_pages += order.pages().0;
+                    *self.groups[group].refill_pages.get_or_insert(0) += order.pages().0;
                 }
             }
             Event::PcpuDrain { order, .. } => {
                 self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
-                    self.groups[group].drain_pages += order.pages().0;
+                    *self.groups[group].drain_pages.get_or_insert(0) += order.pages().0;
+                }
+            }
+            Event::Marker(text) if self.by == By::Cgroup => {
+                if let Some((pid, path)) = cgroup_of(text) {
+                    self.cgroups.insert(pid, path.to_vec());
                 }
             }
             _ => {}
@@ -287,6 +326,9 @@ impl Summarizer {
     pub fn finish(mut self, counts: &TraceCounts) -> Summary {
         let waiting: Vec<u32> = self.pending.keys().copied().collect();
         waiting.into_iter().for_each(|cpu| self.settle(cpu, None));
+        if self.by == By::Cgroup {
+            self.settle_cgroups();
+        }
         let pinned = self.live.iter().filter(|(_, live)| IMMOBILE.contains(&live.migratetype));
         let pinned: HashSet<(usize, u64)> = pinned
             .flat_map(|(pfn, live)| {
@@ -303,7 +345,12 @@ impl Summarizer {
             self.requests.alloc_only += 1;
             self.requests.alloc_only_pages += live.order.pages().0;
         }
+        let tells_flow = self.with_flow > 0 && matches!(self.by, By::Task | By::Cgroup);
         for group in &mut self.groups {
+            if tells_flow {
+                group.refill_pages.get_or_insert(0);
+                group.drain_pages.get_or_insert(0);
+            }
             let Lifetimes { sum_ns, by_power } = &group.lifetimes;
             group.lifetime_mean_ns = (group.freed > 0).then(|| *sum_ns as f64 / group.freed as f64);
             let mut seen = 0;
@@ -353,7 +400,7 @@ impl Summarizer {
                 self.place(NO_STACK.as_bytes(), block, event.time_ns);
                 return;
             }
-            By::Task => event.comm.to_vec(),
+            By::Task | By::Cgroup => self.doing(event),
             By::Order => format!("order {}", block.order.0).into_bytes(),
             By::Type => TYPES.get(block.migratetype as usize).copied().unwrap_or("unknown").into(),
             By::Gfp => gfp.to_string().into_bytes(),
@@ -419,7 +466,7 @@ impl Summarizer {
             By::Site => {
                 self.pending.insert(event.cpu.0, Pending { block: None, charge: None });
             }
-            By::Task => self.last = self.doer(event),
+            By::Task | By::Cgroup => self.last = self.doer(event),
             // Whoever frees has no order, type or flags: what it frees has.
             By::Order | By::Type | By::Gfp => self.last = live.map(|live| live.group),
         }
@@ -444,7 +491,51 @@ impl Summarizer {
 
     /// Whoever does something, if groups are of tasks.
     fn doer(&mut self, event: &TraceEvent<'_>) -> Option<usize> {
-        (self.by == By::Task).then(|| self.group(event.comm))
+        matches!(self.by, By::Task | By::Cgroup).then(|| {
+            let name = self.doing(event);
+            self.group(&name)
+        })
+    }
+
+    /// The name of whoever does something: of cgroups the task's number, since its cgroup may be told later.
+    fn doing(&self, event: &TraceEvent<'_>) -> Vec<u8> {
+        match self.by {
+            By::Cgroup if !self.cgroups.contains_key(&event.pid) => {
+                [UNTOLD, event.pid.to_string().as_bytes()].concat()
+            }
+            By::Cgroup => self.cgroups[&event.pid].clone(),
+            _ => event.comm.to_vec(),
+        }
+    }
+
+    /// Gives what tasks did before their cgroups were told to those.
+    fn settle_cgroups(&mut self) {
+        let groups = std::mem::take(&mut self.groups);
+        let mut places = vec![0; groups.len()];
+        let mut merged: Vec<Group> = Vec::new();
+        for (at, group) in groups.into_iter().enumerate() {
+            let pid = group.name.as_bytes().strip_prefix(UNTOLD);
+            let pid = pid.and_then(|pid| std::str::from_utf8(pid).ok()?.parse().ok());
+            let name = match pid {
+                Some(pid) => self
+                    .cgroups
+                    .get::<u32>(&pid)
+                    .map_or(NO_CGROUP.into(), |path| String::from_utf8_lossy(path).into_owned()),
+                None => group.name.clone(),
+            };
+            places[at] = match merged.iter().position(|known| known.name == name) {
+                Some(place) => {
+                    merged[place].absorb(&group);
+                    place
+                }
+                None => {
+                    merged.push(Group { name, ..group });
+                    merged.len() - 1
+                }
+            };
+        }
+        self.live.values_mut().for_each(|live| live.group = places[live.group]);
+        self.groups = merged;
     }
 
     fn group(&mut self, name: &[u8]) -> usize {
@@ -462,8 +553,15 @@ impl Summarizer {
     }
 }
 
+/// What a mark tells of a task's cgroup.
+fn cgroup_of(mark: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = mark.trim_ascii().strip_prefix(b"nearpage: cgroup ")?;
+    let (pid, path) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
+    Some((std::str::from_utf8(pid).ok()?.parse().ok()?, path.trim_ascii()))
+}
+
 /// The function of a line of a call chain: `ffffffff812 name+0x1a ([kernel.kallsyms])` of perf, ` => name+0x1a/0x20` or ` => name` of ftrace.
-fn function_of(line: &[u8]) -> Option<&[u8]> {
+pub(crate) fn function_of(line: &[u8]) -> Option<&[u8]> {
     let text = line.trim_ascii();
     let rest = match text.strip_prefix(b"=>") {
         Some(rest) => rest.trim_ascii_start(),
@@ -667,5 +765,28 @@ cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratety
         assert_eq!(cc1.lifetime_mean_ns, Some(4000.0));
         assert_eq!(cc1.lifetime_median_ns, Some(4096));
         assert_eq!((&*groups[1].name, groups[1].frees), ("ld", 2));
+    }
+
+    /// A task's cgroup may be told behind what it did first; what nobody tells is unknown.
+    #[test]
+    fn groups_of_cgroups_have_what_their_tasks_did() {
+        let text = "\
+ a-1 [000] ..... 5.000001: mm_page_alloc: page=1 pfn=0x10 order=1 migratetype=0 gfp_flags=0
+ c-3 [000] ..... 5.000002: mm_page_alloc: page=1 pfn=0x20 order=0 migratetype=0 gfp_flags=0
+ r-9 [000] ..... 5.000003: tracing_mark_write: nearpage: cgroup 1 /a b
+ r-9 [000] ..... 5.000003: tracing_mark_write: nearpage: cgroup 2 /a b
+ b-2 [000] ..... 5.000004: mm_page_alloc: page=1 pfn=0x30 order=0 migratetype=1 gfp_flags=0
+ a-1 [000] ..... 5.000005: mm_page_alloc: page=1 pfn=0x40 order=0 migratetype=0 gfp_flags=0
+ b-2 [000] ..... 5.000006: mm_page_free: page=1 pfn=0x10 order=1
+";
+        let summary = summary(By::Cgroup, text);
+        let groups: Vec<_> = summary
+            .groups
+            .iter()
+            .filter(|group| group.allocs > 0)
+            .map(|of| (&*of.name, of.alloc_pages, of.freed_pages, of.left_pages, of.frees))
+            .collect();
+        assert_eq!(groups, [("/a b", 4, 2, 2, 1), ("(unknown cgroup)", 1, 0, 1, 0)]);
+        assert_eq!(summary.groups[0].pinned_pageblocks, 1);
     }
 }

@@ -6,7 +6,7 @@
 //! | pages | CPU | an instant an allocation and an instant a free, with frame, order, type, flags and task |
 //! | refills, drains | CPU | a slice a run of pages that went from a zone to a pageset, or back, with how many |
 //! | bulk | CPU | a slice a bulk allocation |
-//! | stalls | task | direct reclaim, compaction and throttling as slices, if they were traced |
+//! | a process | process | a counter: pages that it allocated and that are not free again; direct reclaim and compaction as slices, if they were traced |
 //! | refused | CPU | an instant an allocation that failed, or that took a block of another type |
 //! | rates | all CPUs | counters: pages allocated and freed in 10 ms |
 //! | zones | zone | counters: pages taken since the start, and free pages and marks whenever zoneinfo was read |
@@ -27,8 +27,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An allocation and the free of its block are joined by an arrow (a flow of Perfetto). It streams: what is kept are open slices, names and
-//! the blocks that are allocated.
+//! An allocation and the free of its block are joined by an arrow (a flow of Perfetto), and have their call chain where the trace has it. It
+//! streams: what is kept are open slices, names and the blocks that are allocated.
 
 mod chrome;
 mod items;
@@ -39,11 +39,13 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use nearpage::{Gfp, Pfn};
+use nearpage_machine::escaped;
 use serde::Serialize;
 
 use crate::event::{Event, TraceEvent};
+use crate::summary::function_of;
 use chrome::Chrome;
-use items::{Args, Flow, Sink, Track};
+use items::{Args, Flow, Kind, Sink, Track};
 use perfetto::Perfetto;
 
 /// How a timeline is written.
@@ -113,6 +115,10 @@ pub struct Counted {
     pub markers: u64,
     /// Arrows from an allocation to the free of its block, in Perfetto's format.
     pub flows: u64,
+    /// Instants with a call chain.
+    pub chains: u64,
+    /// Processes.
+    pub processes: u64,
     /// Events that are on no track: of objects, of blocks that left a zone past the pagesets, frees logged twice, others.
     pub left_out: u64,
 }
@@ -127,10 +133,40 @@ struct Run {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Way {
     Refill,
     Drain,
 }
+
+/// An instant whose call chain may follow.
+struct Waiting {
+    track: &'static str,
+    name: String,
+    time_ns: u64,
+    args: Args,
+}
+
+/// A block that is allocated.
+struct Live {
+    /// The arrow that begins at it.
+    arrow: u64,
+    /// Who allocated it.
+    pid: u32,
+    pages: i64,
+}
+
+/// A process.
+struct Process {
+    track: Track,
+    counter: Track,
+    /// Pages that it allocated and that are not free again.
+    held: i64,
+    /// When that was last written.
+    written_ns: Option<u64>,
+}
+
+/// Frames of a call chain that are kept.
+const FRAMES_MOST: usize = 64;
 
 /// Counters of pages are written at most once in so many nanoseconds.
 const COUNTER_NS: u64 = 1_000_000;
@@ -149,19 +185,25 @@ pub struct Timeline<W: Write> {
     counted: Counted,
     tracks: HashMap<String, Track>,
     /// The run that is under way on each CPU.
-    runs: BTreeMap<u32, (Kind, Run)>,
+    runs: BTreeMap<u32, (Way, Run)>,
+    /// The last instant of each CPU, until it is known that no call chain follows.
+    waiting: BTreeMap<u32, Waiting>,
+    /// The CPU whose call chain comes now.
+    chain_of: Option<u32>,
     bulks: BTreeMap<u32, (u64, u64, Option<u32>)>,
     /// What tasks wait in: of each the name of the event and its begin.
     stalls: HashMap<(u32, &'static str), u64>,
     zones: Vec<ZoneFrames>,
     /// Pages taken of each zone, and when that was last written.
     taken: Vec<(i64, Option<u64>)>,
-    /// Arrows that begin at blocks that are allocated, by frame, and how many there were.
-    live: HashMap<Pfn, u64>,
+    /// Blocks that are allocated, by frame, and how many there were.
+    live: HashMap<Pfn, Live>,
     arrows: u64,
+    processes: BTreeMap<u32, Process>,
     /// Pages that went each way since a time.
     rates: [(u64, i64); 2],
     last_ns: u64,
+    has_begun: bool,
     /// The first failure to write; later events are passed over.
     error: Option<io::Error>,
 }
@@ -202,6 +244,10 @@ impl<W: Write + 'static> Timeline<W> {
             zones,
             live: HashMap::new(),
             arrows: 0,
+            processes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            chain_of: None,
+            has_begun: false,
             rates: [(0, 0); 2],
             last_ns: 0,
             error: None,
@@ -214,6 +260,17 @@ impl<W: Write> Timeline<W> {
     pub fn event(&mut self, event: &TraceEvent<'_>) {
         if self.error.is_none() {
             self.error = self.add(event).err();
+        }
+    }
+
+    /// A line of a call chain behind the event that was added last, or behind its `kernel_stack`.
+    pub fn frame(&mut self, line: &[u8]) {
+        let waiting = self.chain_of.and_then(|cpu| self.waiting.get_mut(&cpu));
+        let Some((waiting, function)) = waiting.zip(function_of(line)) else { return };
+        let chain = &mut waiting.args.chain;
+        if chain.len() < FRAMES_MOST {
+            self.counted.chains += u64::from(chain.is_empty());
+            chain.push(escaped(&String::from_utf8_lossy(function)).into_owned());
         }
     }
 
@@ -243,8 +300,11 @@ impl<W: Write> Timeline<W> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        for (cpu, (kind, run)) in std::mem::take(&mut self.runs) {
-            self.end_run(cpu, kind, run)?;
+        for (cpu, waiting) in std::mem::take(&mut self.waiting) {
+            self.write_instant(cpu, waiting)?;
+        }
+        for (cpu, (way, run)) in std::mem::take(&mut self.runs) {
+            self.end_run(cpu, way, run)?;
         }
         let end_ns = self.last_ns;
         for (cpu, (begin_ns, wanted, node)) in std::mem::take(&mut self.bulks) {
@@ -252,7 +312,12 @@ impl<W: Write> Timeline<W> {
         }
         let stalls: Vec<_> = std::mem::take(&mut self.stalls).into_iter().collect();
         for ((pid, name), begin_ns) in stalls {
-            self.stall(pid, None, name, begin_ns, end_ns)?;
+            self.stall(pid, b"", name, begin_ns, end_ns)?;
+        }
+        for process in std::mem::take(&mut self.processes).into_values() {
+            if process.written_ns.is_some_and(|at| at < end_ns) {
+                self.write_held(&process, end_ns)?;
+            }
         }
         for zone in 0..self.zones.len() {
             if self.taken[zone].1.is_some_and(|at| at < end_ns) {
@@ -270,14 +335,24 @@ impl<W: Write> Timeline<W> {
     fn add(&mut self, event: &TraceEvent<'_>) -> io::Result<()> {
         let cpu = event.cpu.0;
         self.last_ns = self.last_ns.max(event.time_ns);
-        let kind = match event.event {
-            Event::ZoneLocked { percpu_refill: true, .. } => Some(Kind::Refill),
-            Event::PcpuDrain { .. } => Some(Kind::Drain),
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.sink.begin(event.time_ns)?;
+        }
+        self.chain_of = Some(cpu);
+        if matches!(event.event, Event::Other(b"kernel_stack")) {
+            return Ok(());
+        }
+        if let Some(waiting) = self.waiting.remove(&cpu) {
+            self.write_instant(cpu, waiting)?;
+        }
+        let way = match event.event {
+            Event::ZoneLocked { percpu_refill: true, .. } => Some(Way::Refill),
+            Event::PcpuDrain { .. } => Some(Way::Drain),
             _ => None,
         };
         // Whatever else a CPU logs ends its run.
         if let Some((of, run)) = self.runs.get(&cpu).copied()
-            && kind != Some(of)
+            && way != Some(of)
         {
             self.runs.remove(&cpu);
             self.end_run(cpu, of, run)?;
@@ -286,7 +361,14 @@ impl<W: Write> Timeline<W> {
             Event::Alloc { pfn: Some(pfn), order, migratetype, gfp, .. } => {
                 self.counted.allocs += 1;
                 self.arrows += 1;
-                self.live.insert(pfn, self.arrows);
+                let pages = order.pages().0 as i64;
+                let live = Live { arrow: self.arrows, pid: event.pid, pages };
+                let lost = self.live.insert(pfn, live);
+                if let Some(Live { pid, pages, .. }) = lost {
+                    // Its free is in no event.
+                    self.hold(pid, b"", -pages, event.time_ns)?;
+                }
+                self.hold(event.pid, event.comm, pages, event.time_ns)?;
                 self.rate(ALLOCATED, order.pages().0 as i64, event.time_ns)?;
                 let args = Args::of(event)
                     .flow(Some(Flow::From(self.arrows)))
@@ -324,7 +406,11 @@ impl<W: Write> Timeline<W> {
             }
             Event::Free { pfn, order } => {
                 self.counted.frees += 1;
-                let flow = self.live.remove(&pfn).map(Flow::To);
+                let live = self.live.remove(&pfn);
+                if let Some(Live { pid, pages, .. }) = live {
+                    self.hold(pid, b"", -pages, event.time_ns)?;
+                }
+                let flow = live.map(|live| Flow::To(live.arrow));
                 self.counted.flows += u64::from(flow.is_some());
                 self.rate(FREED, order.pages().0 as i64, event.time_ns)?;
                 let args = Args::of(event).flow(flow);
@@ -342,8 +428,8 @@ impl<W: Write> Timeline<W> {
             | Event::PcpuDrain { order, .. } => {
                 let begin_ns = event.time_ns;
                 let new = Run { begin_ns, end_ns: begin_ns, blocks: 0, pages: 0 };
-                let kind = kind.expect("it is one of the two");
-                let (_, run) = self.runs.entry(cpu).or_insert((kind, new));
+                let way = way.expect("it is one of the two");
+                let (_, run) = self.runs.entry(cpu).or_insert((way, new));
                 run.end_ns = event.time_ns;
                 run.blocks += 1;
                 run.pages += order.pages().0;
@@ -391,7 +477,7 @@ impl<W: Write> Timeline<W> {
             }
             if name == end.as_bytes() {
                 let begun = self.stalls.remove(&(event.pid, shown)).unwrap_or(event.time_ns);
-                return self.stall(event.pid, Some(event.comm), shown, begun, event.time_ns);
+                return self.stall(event.pid, event.comm, shown, begun, event.time_ns);
             }
         }
         self.counted.left_out += 1;
@@ -408,7 +494,7 @@ impl<W: Write> Timeline<W> {
             Some(parent) => Some(self.track(parent, None)?),
             None => None,
         };
-        self.describe(key, name, parent, false)
+        self.describe(key, name, parent, Kind::Plain)
     }
 
     fn describe(
@@ -416,11 +502,11 @@ impl<W: Write> Timeline<W> {
         key: String,
         name: &str,
         parent: Option<Track>,
-        is_counter: bool,
+        kind: Kind,
     ) -> io::Result<Track> {
         self.counted.tracks += 1;
         let track = Track(self.counted.tracks);
-        self.sink.track(track, name, parent, is_counter)?;
+        self.sink.track(track, name, parent, kind)?;
         self.tracks.insert(key, track);
         Ok(track)
     }
@@ -432,14 +518,59 @@ impl<W: Write> Timeline<W> {
     fn instant(
         &mut self,
         cpu: u32,
-        track: &str,
+        track: &'static str,
         name: &str,
         time_ns: u64,
         args: Args,
     ) -> io::Result<()> {
+        let name = name.to_owned();
+        match self.waiting.insert(cpu, Waiting { track, name, time_ns, args }) {
+            Some(before) => self.write_instant(cpu, before),
+            None => Ok(()),
+        }
+    }
+
+    fn write_instant(&mut self, cpu: u32, waiting: Waiting) -> io::Result<()> {
+        let Waiting { track, name, time_ns, args } = waiting;
         let track = self.on_cpu(cpu, track)?;
         self.counted.instants += 1;
-        self.sink.instant(track, name, time_ns, &args)
+        self.sink.instant(track, &name, time_ns, &args)
+    }
+
+    /// A process, which is described when it is first met.
+    fn process(&mut self, pid: u32, comm: &[u8]) -> io::Result<&mut Process> {
+        if !self.processes.contains_key(&pid) {
+            self.counted.processes += 1;
+            let comm = String::from_utf8_lossy(comm);
+            let name = match comm.is_empty() {
+                true => format!("task {pid}"),
+                false => format!("{} {pid}", escaped(&comm)),
+            };
+            let (own, held) = (format!("process {pid}"), format!("process {pid}/held"));
+            let track = self.describe(own, &name, None, Kind::Process(pid))?;
+            let counter = self.describe(held, "pages held", Some(track), Kind::Counter)?;
+            let process = Process { track, counter, held: 0, written_ns: None };
+            self.processes.insert(pid, process);
+        }
+        Ok(self.processes.get_mut(&pid).expect("it is there by now"))
+    }
+
+    /// Counts pages that a process allocated, or that it allocated and that are free again.
+    fn hold(&mut self, pid: u32, comm: &[u8], pages: i64, time_ns: u64) -> io::Result<()> {
+        let process = self.process(pid, comm)?;
+        process.held += pages;
+        if process.written_ns.is_some_and(|at| time_ns < at + COUNTER_NS) {
+            return Ok(());
+        }
+        process.written_ns = Some(time_ns);
+        let (counter, held) = (process.counter, process.held);
+        self.counted.values += 1;
+        self.sink.value(counter, "pages held", time_ns, held)
+    }
+
+    fn write_held(&mut self, process: &Process, time_ns: u64) -> io::Result<()> {
+        self.counted.values += 1;
+        self.sink.value(process.counter, "pages held", time_ns, process.held)
     }
 
     fn slice(
@@ -455,14 +586,14 @@ impl<W: Write> Timeline<W> {
         self.sink.slice(track, name, begin_ns, end_ns.max(begin_ns), args)
     }
 
-    fn end_run(&mut self, cpu: u32, kind: Kind, run: Run) -> io::Result<()> {
-        let (track, name) = match kind {
-            Kind::Refill => {
+    fn end_run(&mut self, cpu: u32, way: Way, run: Run) -> io::Result<()> {
+        let (track, name) = match way {
+            Way::Refill => {
                 self.counted.refills += 1;
                 self.counted.refilled_blocks += run.blocks;
                 ("refills", "refill")
             }
-            Kind::Drain => {
+            Way::Drain => {
                 self.counted.drains += 1;
                 self.counted.drained_blocks += run.blocks;
                 ("drains", "drain")
@@ -497,18 +628,22 @@ impl<W: Write> Timeline<W> {
     fn stall(
         &mut self,
         pid: u32,
-        comm: Option<&[u8]>,
+        comm: &[u8],
         name: &str,
         begin_ns: u64,
         end_ns: u64,
     ) -> io::Result<()> {
         self.counted.stalls += 1;
         // Waits of a kind do not nest, those of two kinds do.
-        let track = self.track(&format!("task {pid}: {name}"), Some("stalls"))?;
-        let mut args = Args::default().number("pid", pid.into());
-        if let Some(comm) = comm {
-            args = args.text("comm", String::from_utf8_lossy(comm).into_owned());
-        }
+        let key = format!("process {pid}/{name}");
+        let track = match self.tracks.get(&key) {
+            Some(track) => *track,
+            None => {
+                let process = self.process(pid, comm)?.track;
+                self.describe(key, name, Some(process), Kind::Plain)?
+            }
+        };
+        let args = Args::default().number("pid", pid.into());
         self.slice(track, name, begin_ns, end_ns, &args)
     }
 
@@ -560,7 +695,7 @@ impl<W: Write> Timeline<W> {
             Some(track) => *track,
             None => {
                 let parent = self.track(zone, None)?;
-                self.describe(key, &name, Some(parent), true)?
+                self.describe(key, &name, Some(parent), Kind::Counter)?
             }
         };
         self.counted.values += 1;

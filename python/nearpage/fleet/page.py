@@ -1,4 +1,4 @@
-"""Pages of HTML without scripts: text, tables, and plots as inline SVG that follow the reader's light or dark.
+"""Pages of HTML: text, tables, and plots as inline SVG that follow the reader's light or dark.
 
 One file, no network: what is shown is in it. Whatever comes from a recording is escaped.
 """
@@ -10,37 +10,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .. import _nearpage
+
+#: What the frame of all pages lacks.
 _STYLE = """
-:root { color-scheme: light dark; --ground: #ffffff; --box: #f5f6f8; --text: #1b1f24; --faint: #5b6570; --line: #d5dae0;
-  --good: #1a7f37; --known: #8a5a00; --bad: #c22f2f; --mark: #2f7fd0; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --box: #1d2127; --text: #e4e7eb; --faint: #9aa5b1; --line: #353c45;
-  --good: #57c274; --known: #dcae4a; --bad: #ff7b72; --mark: #4796e3; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 75rem; background: var(--ground); color: var(--text);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0.5rem 0; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--line); }
-p { margin: 0.5rem 0; max-width: 45rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: 0.8125rem; }
-pre { white-space: pre-wrap; margin: 0; padding: 0.6rem; background: var(--box); border-radius: 6px; }
-.faint, figcaption, summary { color: var(--faint); }
-.scroll { overflow-x: auto; max-width: 100%; margin: 0.5rem 0; border: 1px solid var(--line); border-radius: 6px; }
-table { border-collapse: collapse; min-width: 100%; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; overflow-wrap: normal; }
-th { background: var(--box); font-weight: 600; }
-tbody tr + tr > * { border-top: 1px solid var(--line); }
-.number { text-align: right; } .number, .line { white-space: nowrap; }
-.good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; } .few { color: var(--known); }
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 1rem; align-items: start; }
-figure { margin: 0; padding: 0.6rem; background: var(--box); border-radius: 6px; min-width: 0; }
-figcaption { font-size: 0.875rem; } figcaption b { color: var(--text); display: block; }
-svg { display: block; width: 100%; height: auto; }
-svg text { fill: var(--text); font: 12px system-ui, sans-serif; } svg .faint { fill: var(--faint); }
+.line { white-space: nowrap; } .few { color: var(--known); }
+svg { width: 100%; } svg text { font-size: 12px; } svg .faint { fill: var(--faint); }
 svg .axis { stroke: var(--line); } svg .none { stroke: var(--faint); stroke-dasharray: 3 3; }
 svg .same { stroke: var(--faint); fill: var(--faint); } svg .better { stroke: var(--good); fill: var(--good); }
-svg .worse { stroke: var(--bad); fill: var(--bad); } svg .unit { fill: var(--mark); fill-opacity: 0.35; }
-svg .front { stroke: var(--mark); fill: none; }
-@media (max-width: 40rem) { body { padding: 0.75rem; } th, td { padding: 0.2rem 0.35rem; } }
+svg .worse { stroke: var(--bad); fill: var(--bad); } svg .unit { fill: var(--heat); fill-opacity: 0.35; }
+svg .front { stroke: var(--heat); fill: none; }
+pre { white-space: pre-wrap; background: var(--box); border-radius: 6px; }
 """
 
 
@@ -49,10 +29,8 @@ def escaped(text: object) -> str:
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A whole page."""
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{escaped(title)}</title>'
-    body = "\n".join(parts)
-    return f"<!doctype html>\n<html lang=\"en\"><head>{head}<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    """A whole page, in the frame of all of nearpage's pages: its tables sort."""
+    return _nearpage.framed_page(title, _STYLE, "\n".join(parts))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::input::{self, STANDARD};
 use super::{CommandError, write_output};
 use crate::confined::Rights;
+use crate::outputs::Kind;
 use inputs::Wanted;
 
 /// Say why a kernel refused memory: read page allocation failures, OOM reports, stalls and SLUB failures in its log.
@@ -52,7 +53,9 @@ pub struct ExplainArgs {
 impl ExplainArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(self.logs.iter().chain(&self.vmcore)).writing(&self.report)
+        Rights::default()
+            .reading(self.logs.iter().chain(&self.vmcore))
+            .writing(Kind::Page, &self.report)
     }
 }
 

@@ -15,9 +15,9 @@ use nearpage_machine::tunable::SettingKey;
 use nearpage_machine::{
     Budget, InputError, MachineDescription, MachineInput, Place, catalog, size,
 };
-use nearpage_report::file::{PageFile, WriteError};
+use nearpage_report::file::WriteError;
 
-use super::sudo;
+use crate::outputs::{Kind, Output};
 
 /// How much of an input is read, of all commands that read one.
 #[derive(Args, Clone, Copy, Debug)]
@@ -52,10 +52,10 @@ pub(super) fn is_standard(path: &Path) -> bool {
 pub(super) fn page_file<'a>(
     path: &Path,
     inputs: impl Iterator<Item = &'a Path>,
-) -> Result<PageFile, WriteError> {
+) -> Result<Output, WriteError> {
     let files: Vec<PathBuf> = inputs.flat_map(files_of).collect();
     let files = files.iter().map(PathBuf::as_path).collect::<Vec<_>>();
-    PageFile::at(path, &files, sudo::caller())
+    Output::page(Kind::Page, path, &files)
 }
 
 /// The files behind an input: a file, all files below a folder, and the file that standard input was redirected from.

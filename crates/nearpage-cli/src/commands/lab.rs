@@ -7,6 +7,7 @@ mod text;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
@@ -24,6 +25,7 @@ use super::bench::{BenchFailure, SingleLoop};
 use super::input::{Limit, STANDARD, named_models, read_machine_text};
 use super::progress::Bar;
 use crate::confined::Rights;
+use crate::outputs::Kind;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -98,7 +100,8 @@ impl LabArgs {
     pub(super) fn rights(&self) -> Option<Rights> {
         let inputs = self.scenarios.iter().chain(&self.machine).chain(&self.costs);
         // Scenarios name files of the current folder.
-        let rights = || Rights::default().reading(["."]).reading(inputs).writing(&self.report);
+        let rights =
+            || Rights::default().reading(["."]).reading(inputs).writing(Kind::Page, &self.report);
         (!self.measure).then(rights)
     }
 }
@@ -227,7 +230,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let work = interrupt::Shared::default();
     let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
     lock(&work).left = names;
-    let output = Output::of(arguments, &scenarios)?;
+    let output = Arc::new(Output::of(arguments, &scenarios)?);
     interrupt::watch(&work, output.clone()).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {

@@ -17,8 +17,8 @@ use indicatif::ProgressBar;
 
 use super::bench::parse_bytes;
 use super::input::is_standard;
-use super::{CommandError, print, print_json, sudo};
-use crate::terminal;
+use super::{CommandError, print, print_json};
+use crate::{sudo, terminal};
 use nearpage_trace::record::{
     Contents, Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress,
     RecordError, Recorded, Recorder, SCRIPT, Target,
@@ -54,6 +54,11 @@ pub struct RecordArgs {
     /// rings fill sooner
     #[arg(long, conflicts_with = "redact")]
     stacks: bool,
+
+    /// Tell the cgroup of each task that lives for a second or so, for nearpage trace summary --by cgroup: once a second /proc is looked
+    /// through
+    #[arg(long, conflicts_with = "redact")]
+    cgroups: bool,
 
     /// End the recording, and the command, after this time: 500ms, 10s, 2m, 1h
     #[arg(long, value_name = "T", value_parser = duration)]
@@ -238,6 +243,7 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
             slab: arguments.slab,
             lock: arguments.lock,
             stacks: arguments.stacks,
+            cgroups: arguments.cgroups,
         },
         duration: arguments.duration,
         limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },

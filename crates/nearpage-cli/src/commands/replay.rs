@@ -2,12 +2,9 @@
 //! other rules, tunables and machines would have done.
 
 mod bound;
-mod changes;
 mod failure;
 mod front;
 mod input;
-mod objects;
-mod page;
 mod rules;
 mod sweep;
 mod text;
@@ -17,21 +14,22 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
-use nearpage_report::file::PageFile;
+use nearpage_report::Origin;
+use nearpage_report::replay::page_of_report;
 
 use super::input::{Limit, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use input::Input;
 use what_if::WhatIfArgs;
 
 pub use failure::ReplayFailure;
 
-pub(super) use changes::lines as change_lines;
 pub(super) use front::{plots as front_plots, sentences as front_sentences};
-pub(super) use sweep::{drawn as front_drawn, table as sweep_table};
+pub(super) use sweep::table as sweep_table;
 pub(super) use what_if::tunables;
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.
@@ -103,7 +101,7 @@ impl ReplayArgs {
             None => Rights::default()
                 .reading(self.bundle.iter().chain(&self.trace))
                 .reading(&self.what_if.topology)
-                .writing(&self.report),
+                .writing(Kind::Page, &self.report),
         };
         rights.unpacking()
     }
@@ -239,10 +237,15 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     let report = replay.run(&options, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
     // A page that cannot be written is no reason to keep the result.
-    let written = page.map(|page| page.write(&page::render(&report))).transpose();
+    let written = page.map(|page| page.write(&page_of(&report))).transpose();
     arguments.print(&report)?;
     written?;
     Ok(())
+}
+
+/// The page, which says by which command it is made.
+fn page_of(report: &Report) -> String {
+    page_of_report(report, &Origin::new(std::env::args_os(), "none: nothing is random".into()))
 }
 
 impl ReplayArgs {
@@ -267,7 +270,7 @@ impl ReplayArgs {
     }
 
     /// The file of the page.
-    fn page_file(&self, input: &Input<'_>) -> Result<Option<PageFile>, CommandError> {
+    fn page_file(&self, input: &Input<'_>) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -278,7 +281,7 @@ impl ReplayArgs {
     /// The result on standard output.
     fn print(&self, report: &Report) -> Result<(), CommandError> {
         if self.report.as_deref().is_some_and(is_standard) {
-            return print(&page::render(report));
+            return print(&page_of(report));
         }
         if self.json { print_json(report) } else { print(&text::render(report)) }
     }

@@ -14,11 +14,9 @@ use nearpage_linux::{Binding, StorageInUse};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
 use nearpage_machine::tunable::Override;
 use nearpage_machine::{
-    InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan,
-    read_machine, shown,
+    InputProblem, Lists, MachineDescription, MachineDocument, MachineInput, Place, Plan, Replaced,
+    WithSet, read_machine, shown,
 };
-
-use serde::Serialize;
 
 use super::{CommandError, environment, input};
 use crate::confined::Rights;
@@ -267,50 +265,6 @@ pub fn run(arguments: &TopoArgs) -> Result<(), CommandError> {
         Format::Dot => super::print(&dot(machine)),
         Format::Hwloc => super::print(&hwloc(machine)),
     }
-}
-
-/// A setting that --set replaced.
-#[derive(Clone, Debug, Serialize)]
-struct Replaced {
-    key: &'static str,
-    before: String,
-    after: String,
-    /// Why no figure is another one, if none is.
-    no_effect: Option<String>,
-}
-
-impl Replaced {
-    fn all(overrides: &[Override], before: &Plan, after: &Plan) -> Vec<Replaced> {
-        let known = |plan: &Plan| {
-            plan.settings.with(|settings| settings.min_free_kbytes = Some(plan.min_free_kbytes))
-        };
-        let (before, after) = (known(before), known(after));
-        let why = |set: &Override, before: &str, after: &str| match set {
-            Override::WatermarkBoostFactor(_) => Some(
-                "it raises marks while pageblocks are mixed, and is no figure of a machine at rest"
-                    .into(),
-            ),
-            _ if before == after => Some(format!("it is {after} without --set")),
-            _ => None,
-        };
-        let mut all: Vec<Replaced> = Vec::new();
-        for set in overrides {
-            all.retain(|known| known.key != set.key());
-            let (before, after) = (set.value_in(&before), set.value_in(&after));
-            let no_effect = why(set, &before, &after)
-                .map(|why| format!("{} has no effect here: {why}", set.key()));
-            all.push(Replaced { key: set.key(), before, after, no_effect });
-        }
-        all
-    }
-}
-
-/// A document with the settings that were replaced.
-#[derive(Serialize)]
-struct WithSet<'a, D> {
-    #[serde(flatten)]
-    document: D,
-    set: &'a [Replaced],
 }
 
 impl TopoArgs {

@@ -15,7 +15,8 @@ use nearpage_machine::MachineDescription;
 use nearpage_replay::{
     Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
-use nearpage_report::{Origin, Scatter, text_page};
+use nearpage_report::Origin;
+use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
@@ -27,6 +28,7 @@ use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -93,7 +95,7 @@ impl WhatIfArgs {
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
         let inputs = machines.chain([&*self.input]);
-        Rights::default().reading(inputs).writing(&self.report).unpacking()
+        Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
 
@@ -120,7 +122,8 @@ JSON of a bundle or a trace (--json):
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, pareto (whether it is on the front); notes[].
+kept_pages_mean, pareto (whether it is on the front); notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with
+its machine, notes[] and counts by the name of the combination: work_per_second, worst_hold_pages, cached_bytes, on_front.
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -154,7 +157,7 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     if let Some(load) = load {
         return match arguments.is_sweep() {
-            true => Err(CommandError::Usage(SWEPT.into())),
+            true => load::sweep(arguments, load, &machines),
             false => load::run(arguments, load, machines.first()),
         };
     }
@@ -242,8 +245,8 @@ struct WithWaits<'a> {
 /// Starts that are drawn unless said.
 const STARTS: u32 = 8;
 
-const SWEPT: &str = "--over and several machines belong to recorded loads: a load by name takes --rules A,B,... and --change KEY=VALUE; \
-     nearpage lab sweep takes scenarios";
+/// Moments of a page's plots over time.
+const MOMENTS: usize = 400;
 
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
@@ -286,6 +289,7 @@ impl WhatIfArgs {
             },
             rules: self.rules.iter().map(|choice| choice.for_kernel(kernel).model).collect(),
             starts: self.drawn(),
+            moments: if self.report.is_some() { MOMENTS } else { 0 },
         })
     }
 
@@ -304,7 +308,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
+        page: Option<Output>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -312,7 +316,8 @@ impl WhatIfArgs {
         if let Some(waits) = waits {
             text::add_waits(&mut sections, waits.section());
         }
-        self.output(page, &sections, &[], &WithWaits { answer, waits })
+        let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
+        self.output(page, &sections, with_time, &WithWaits { answer, waits })
     }
 
     /// Whether more is asked than one machine with one value of each setting.
@@ -342,7 +347,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<nearpage_report::file::PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -350,23 +355,23 @@ impl WhatIfArgs {
         Ok(Some(page_file(path, machines.chain([self.input.as_path()]))?))
     }
 
-    /// The answer where it was asked for.
-    fn output(
+    /// The answer where it was asked for; `with` adds to the page what is not in the sections.
+    fn output<'p>(
         &self,
-        page: Option<nearpage_report::file::PageFile>,
+        page: Option<Output>,
         sections: &[text::Section],
-        plots: &[Scatter],
-        document: &impl serde::Serialize,
+        with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
+        document: &impl Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
             let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
-            let sections = sections.iter().map(|of| (of.title, of.lines.join("\n")));
-            text_page("What if", &origin, &sections.collect::<Vec<_>>(), plots)
+            page_of("What if", &with(text::page_of(sections)), &origin)
         };
-        let written = page.map(|page| page.write(&render())).transpose();
         if self.report.as_deref().is_some_and(is_standard) {
-            print(&render())?;
-        } else if self.json {
+            return print(&render());
+        }
+        let written = page.map(|page| page.write(&render())).transpose();
+        if self.json {
             print_json(document)?;
         } else if self.card {
             print(&text::card(sections))?;

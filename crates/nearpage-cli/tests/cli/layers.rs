@@ -9,7 +9,7 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "nearpage",
     "nearpage-machine",
     "nearpage-linux",
@@ -27,6 +27,7 @@ const CRATES: [&str; 21] = [
     "nearpage-watch",
     "nearpage-top",
     "nearpage-report",
+    "nearpage-web",
     "nearpage-bench",
     "nearpage-doctor",
     "nearpage-cli",

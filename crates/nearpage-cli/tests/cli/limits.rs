@@ -82,10 +82,14 @@ pub(super) fn zstd_bomb(window_bits: u8, blocks: usize) -> Vec<u8> {
     header.set_path("a/other").unwrap();
     header.set_size(7 << 30);
     header.set_cksum();
+    zstd_that_begins(header.as_bytes(), window_bits, blocks)
+}
+
+fn zstd_that_begins(begin: &[u8], window_bits: u8, blocks: usize) -> Vec<u8> {
     let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (window_bits - 10) << 3];
-    let raw_block = 512_u32 << 3;
+    let raw_block = (begin.len() as u32) << 3;
     bomb.extend(&raw_block.to_le_bytes()[..3]);
-    bomb.extend(header.as_bytes());
+    bomb.extend(begin);
     // One byte, repeated 128 KiB.
     (0..blocks).for_each(|_| bomb.extend([0x02, 0x00, 0x10, b'x']));
     bomb
@@ -305,6 +309,18 @@ fn each_limit_of_the_table_is_reached_and_told() {
     let rows = table();
     let told: Vec<&str> = cases.iter().map(|(message, ..)| *message).collect();
     assert_eq!(rows, told, "the table of the book and the cases of this test are not the same");
+}
+
+/// What begins like a binary trace is unpacked to a file before it is judged: to no more than another stream.
+#[test]
+fn what_begins_like_a_binary_trace_fills_no_disk() {
+    let inputs = Inputs::new();
+    for begin in [&b"PERFILE2"[..], b"\x17\x08\x44tracing6\0"] {
+        let bomb = inputs.write("trace.zst", &zstd_that_begins(begin, 21, 20_000));
+        let Outcome { code, said, .. } = run(&["replay", "--trace", bomb.to_str().unwrap()]);
+        let is_told = said.contains("it unpacks to more than 64 MiB and 1000 times its length");
+        assert!(code == Some(2) && is_told, "{begin:?}: {code:?}: {said}");
+    }
 }
 
 /// Each command that reads says that `--limit` raises a limit, and so it does.

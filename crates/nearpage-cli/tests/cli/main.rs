@@ -23,6 +23,7 @@ mod top;
 mod topo;
 mod trace;
 mod vmcore;
+mod web;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

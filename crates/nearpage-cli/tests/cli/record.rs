@@ -279,6 +279,28 @@ fn call_chains_are_recorded() {
     assert!(groups.len() > 3 && groups.iter().map(holds).sum::<u64>() > 0, "{printed}");
 }
 
+#[test]
+fn cgroups_are_told() {
+    if !can_trace("cgroups_are_told") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgroups.tar.zst").display().to_string();
+    let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; ls -l /usr/lib >/dev/null; sleep 2; ls -l /usr/lib";
+    let record = ["record", "--cgroups", "-o", &path, "--", "sh", "-c", work];
+    let (code, _, message) = output(&mut nearpage(&record));
+    assert_eq!(code, Some(0), "{message}");
+    let summary = ["trace", "summary", &path, "--by", "cgroup", "--json"];
+    let (code, printed, message) = output(&mut nearpage(&summary));
+    assert_eq!(code, Some(0), "{message}");
+    let summary = json(&printed);
+    let groups = summary["groups"].as_array().unwrap();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let known = groups.iter().filter_map(|group| group["name"].as_str());
+    let known: Vec<&str> = known.filter(|name| name.starts_with('/')).collect();
+    assert!(known.iter().any(|name| own.contains(*name)), "{known:?} {own}");
+}
+
 /// A redacted bundle names nobody, and is replayed like another.
 #[test]
 fn a_redacted_bundle_names_nobody() {

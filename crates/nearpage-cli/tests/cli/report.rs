@@ -25,8 +25,29 @@ fn page(folder: &Path, arguments: &[&str]) -> String {
     page
 }
 
+/// The page without the scripts that its policy lets run, and those.
+fn without_scripts(page: &str) -> (String, Vec<&str>) {
+    let (mut rest, mut outside, mut scripts) = (page, String::new(), Vec::new());
+    while let Some((before, script)) = rest.split_once("<script>") {
+        let (script, after) = script.split_once("</script>").unwrap();
+        outside.push_str(before);
+        scripts.push(script);
+        rest = after;
+    }
+    (outside + rest, scripts)
+}
+
 fn check(page: &str) {
+    let (page, scripts) = without_scripts(page);
+    let policy = "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-";
+    assert!(page.contains(policy) && (1..=2).contains(&scripts.len()));
+    for script in scripts {
+        for fetches in ["fetch(", "XMLHttpRequest", "import(", "WebSocket", "eval(", "innerHTML"] {
+            assert!(!script.contains(fetches), "{fetches}");
+        }
+    }
     let outside = page.replace("\"http://www.w3.org/2000/svg\"", "");
+    let outside = outside.replace("<script type=\"application/json\"", "");
     for fetched in
         ["http:", "https:", "//www", "<script", "<link", "<img", "@import", "url(", "src="]
     {

@@ -10,12 +10,10 @@
 //! Numbers are little-endian in groups of 7 bits. An event takes 7 bytes or so, where its text takes 130; what a replay does not
 //! look at is left out.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::FileExt;
 
 use nearpage::{CpuId, Gfp, Order, Pfn};
-use nearpage_trace::{BULK_PAGES_TOLD, Event, TraceError, TraceEvent, read_trace};
+use nearpage_trace::{BULK_PAGES_TOLD, Event, Scratch, TraceError, TraceEvent, read_trace};
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
@@ -39,10 +37,7 @@ const BLOCK_BYTES: usize = 1 << 18;
 
 /// The events that a replay plays.
 #[derive(Debug)]
-pub(super) struct Kept {
-    file: File,
-    bytes: u64,
-}
+pub(super) struct Kept(Scratch);
 
 /// What an event is told in terms of.
 #[derive(Default)]
@@ -68,9 +63,9 @@ impl Kept {
             let input = format!("{}: a temporary file of its events", bundle.name());
             TraceError::Unreadable { input, offset: 0, source }.into()
         };
-        let mut out = BufWriter::with_capacity(BLOCK_BYTES, tempfile::tempfile().map_err(unkept)?);
+        let mut out = BufWriter::with_capacity(BLOCK_BYTES, Scratch::new().map_err(unkept)?);
         let mut window = survey.window();
-        let (mut before, mut bytes) = (Before::default(), 0);
+        let mut before = Before::default();
         let mut packed = Vec::with_capacity(EVENT_BYTES_MOST);
         bundle.with_trace_text(watch, |name, text| {
             read_trace::<ReplayError>(name, text, |event| {
@@ -78,18 +73,17 @@ impl Kept {
                     packed.clear();
                     before.pack(event, &mut packed);
                     out.write_all(&packed).map_err(unkept)?;
-                    bytes += packed.len() as u64;
                 }
                 Ok(())
             })
         })?;
         let file = out.into_inner().map_err(|error| unkept(error.into_error()))?;
-        Ok(Kept { file, bytes })
+        Ok(Kept(file))
     }
 
     /// The length of the file.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes()
     }
 
     /// Makes a pass: calls `f` with each event. Its task has no name, its other kinds of events none either.
@@ -110,7 +104,7 @@ impl Kept {
             let input = format!("{input}: a temporary file of its events");
             TraceError::Unreadable { input, offset: 0, source }.into()
         };
-        let mut source = watch.pass(FromBegin { file: &self.file, at: 0 });
+        let mut source = watch.pass(self.0.reader());
         let mut before = Before::default();
         let mut block = vec![0; BLOCK_BYTES];
         let (mut from, mut to, mut is_over) = (0, 0, false);
@@ -134,20 +128,6 @@ impl Kept {
             from = to - rest.len();
             f(&event);
         }
-    }
-}
-
-/// A reader of its own, whoever else reads.
-struct FromBegin<'f> {
-    file: &'f File,
-    at: u64,
-}
-
-impl Read for FromBegin<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.file.read_at(buffer, self.at)?;
-        self.at += got as u64;
-        Ok(got)
     }
 }
 

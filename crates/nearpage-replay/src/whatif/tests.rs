@@ -34,8 +34,16 @@ impl Asked<'_> {
         let (bundle, start) = (self.replay.bundle(), self.replay.start());
         let watch = Watch::new(&Unwatched, 1, 1);
         let other = start_of(bundle.name(), start, wish).unwrap();
-        ask(bundle.source(), &self.survey, start, &other, wish, Guess::Likely, false, &watch)
-            .unwrap()
+        ask(
+            bundle.source(),
+            &self.survey,
+            start,
+            Wished { wish: wish, start: &other },
+            Guess::Likely,
+            Keeps::default(),
+            &watch,
+        )
+        .unwrap()
     }
 }
 

@@ -128,6 +128,13 @@ impl Tasks {
         self.0.insert(pid, name);
     }
 
+    /// A new task has the name of another one, if that has one.
+    pub fn inherit(&mut self, pid: u32, from: u32) {
+        if let Some(name) = self.0.get(&from).copied() {
+            self.0.insert(pid, name);
+        }
+    }
+
     /// Its name, as ftrace prints it.
     pub fn name(&self, pid: u32) -> &[u8] {
         match self.0.get(&pid) {

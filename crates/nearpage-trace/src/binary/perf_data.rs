@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, ErrorKind};
 
+use nearpage_machine::escaped;
+
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::source::{Cursor, Order, Source, damaged};
@@ -21,11 +23,16 @@ const EVENTS_MAX: u64 = 1 << 16;
 /// Ids of all events together: one for each event on each CPU.
 const IDS_MAX: u64 = 1 << 20;
 
+/// Cgroups that are known by their paths.
+const CGROUPS_MAX: usize = 1 << 16;
+
 /// Kinds of records.
 const LOST: u32 = 2;
 const COMM: u32 = 3;
+const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
+const CGROUP: u32 = 19;
 const FINISHED_ROUND: u32 = 68;
 const AUX_TRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
@@ -49,6 +56,9 @@ pub(super) struct PerfData {
     until: u64,
     /// The release of the kernel.
     kernel: Option<String>,
+    /// Paths of cgroups by their ids, and which one was told of each task last.
+    cgroups: HashMap<u64, String>,
+    told: HashMap<u32, u64>,
 }
 
 /// Which fields a sample has: bits of `sample_type`.
@@ -79,6 +89,10 @@ mod field {
     pub const STREAM_ID: u64 = 1 << 9;
     pub const RAW: u64 = 1 << 10;
     pub const IDENTIFIER: u64 = 1 << 16;
+    pub const AUX: u64 = 1 << 20;
+    pub const CGROUP: u64 = 1 << 21;
+    pub const DATA_PAGE_SIZE: u64 = 1 << 22;
+    pub const CODE_PAGE_SIZE: u64 = 1 << 23;
 }
 
 /// A sample of a tracepoint.
@@ -87,6 +101,8 @@ struct Sample<'a> {
     cpu: u32,
     time_ns: u64,
     raw: &'a [u8],
+    /// The id of the task's cgroup, if it was recorded.
+    cgroup: Option<u64>,
 }
 
 impl PerfData {
@@ -136,6 +152,8 @@ impl PerfData {
             latest,
             until,
             kernel,
+            cgroups: HashMap::new(),
+            told: HashMap::new(),
         })
     }
 
@@ -181,7 +199,7 @@ impl PerfData {
         let turn_ends = self.at.saturating_add(TURN_BYTES);
         while let Some((kind, at, bytes)) = self.record()? {
             match kind {
-                SAMPLE | COMM | LOST | LOST_SAMPLES => {
+                SAMPLE | COMM | FORK | LOST | LOST_SAMPLES => {
                     let order = self.order;
                     let record = self.bytes(at, bytes.into())?.to_vec();
                     let time = match kind {
@@ -193,6 +211,16 @@ impl PerfData {
                     let time = time.unwrap_or(self.latest.1);
                     self.latest.1 = self.latest.1.max(time);
                     self.waiting.push(Reverse((time, at, bytes)));
+                }
+                CGROUP => {
+                    let order = self.order;
+                    let mut cursor = Cursor::new(self.bytes(at, bytes.into())?, at, order);
+                    cursor.take(8)?;
+                    let (id, path) = (cursor.number(8)?, cursor.text()?);
+                    let path = escaped(&String::from_utf8_lossy(path)).into_owned();
+                    if self.cgroups.len() < CGROUPS_MAX {
+                        self.cgroups.insert(id, path);
+                    }
                 }
                 FINISHED_ROUND => {
                     self.until = self.latest.0;
@@ -230,12 +258,26 @@ impl PerfData {
                 let Some(sample) = self.shapes.sample(&record, at, order)? else { return Ok(()) };
                 // Other events than tracepoints have no format.
                 let Some(format) = self.formats.of(sample.raw) else { return Ok(()) };
-                let Sample { pid, cpu, time_ns, raw } = sample;
-                LineHead { comm: self.tasks.name(pid), pid, cpu, time_ns }.write(out);
+                let Sample { pid, cpu, time_ns, raw, cgroup } = sample;
+                let head = LineHead { comm: self.tasks.name(pid), pid, cpu, time_ns };
+                let path = cgroup.and_then(|id| Some((id, self.cgroups.get(&id)?)));
+                if let Some((id, path)) = path.filter(|(id, _)| self.told.get(&pid) != Some(id)) {
+                    self.told.insert(pid, id);
+                    head.write(out);
+                    let mark = format!("tracing_mark_write: nearpage: cgroup {pid} {path}\n");
+                    out.extend_from_slice(mark.as_bytes());
+                }
+                head.write(out);
                 if !format.write(raw, order, self.formats.addresses, out) {
                     return Err(damaged(at, "a sample that is too short for its event"));
                 }
                 out.push(b'\n');
+            }
+            // A child has its parent's name until it takes one of its own.
+            FORK => {
+                cursor.take(8)?;
+                let (thread, parent) = (cursor.number(4)? as u32, cursor.number(4)? as u32);
+                self.tasks.inherit(thread, parent);
             }
             COMM => {
                 cursor.take(4)?;
@@ -428,7 +470,8 @@ impl Shapes {
             return Ok(None);
         }
         let bytes = cursor.number(4)?;
-        Ok(Some(Sample { pid, cpu, time_ns, raw: cursor.take(bytes)? }))
+        let raw = cursor.take(bytes)?;
+        Ok(Some(Sample { pid, cpu, time_ns, raw, cgroup: shape.cgroup(record, order) }))
     }
 
     /// The time of a record that is no sample, from the fields at its end.
@@ -443,6 +486,19 @@ impl Shapes {
         let begin = record.len().checked_sub(8 * count)?;
         let time = begin + if shape.fields & field::TID != 0 { 8 } else { 0 };
         order.number(record.get(time..time + 8)?)
+    }
+}
+
+impl Shape {
+    /// The id of the cgroup, which stands before the last fields; behind data of other tracers it is not looked for.
+    fn cgroup(&self, record: &[u8], order: Order) -> Option<u64> {
+        let count = |fields: u64| (self.fields & fields).count_ones() as usize;
+        if count(field::CGROUP) == 0 || count(field::AUX) > 0 {
+            return None;
+        }
+        let behind = count(field::DATA_PAGE_SIZE | field::CODE_PAGE_SIZE);
+        let begin = record.len().checked_sub(8 * (behind + 1))?;
+        order.number(&record[begin..begin + 8])
     }
 }
 

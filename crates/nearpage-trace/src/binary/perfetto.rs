@@ -13,7 +13,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::fs::File;
 use std::io::{self, Write};
 
 use nearpage_machine::{Kept, Unpacking, read_at_most};
@@ -22,6 +21,7 @@ use super::Lines;
 use super::description::Tasks;
 use super::format::LineHead;
 use super::source::{Source, damaged, keep};
+use crate::scratch::Scratch;
 
 /// Fields of a packet.
 mod packet {
@@ -131,8 +131,7 @@ pub(super) struct Perfetto {
 /// The file, and what of it was compressed.
 struct Files {
     plain: Source,
-    unpacked: File,
-    unpacked_bytes: u64,
+    unpacked: Scratch,
 }
 
 /// Where a bundle lies.
@@ -165,7 +164,7 @@ struct Told {
 impl Perfetto {
     pub fn open(source: Source, unpacking: &Unpacking) -> io::Result<Perfetto> {
         let kept = Kept::new(unpacking);
-        let files = Files { plain: source, unpacked: tempfile::tempfile()?, unpacked_bytes: 0 };
+        let files = Files { plain: source, unpacked: Scratch::new()? };
         let mut file = Perfetto {
             files,
             cpus: Vec::new(),
@@ -248,9 +247,8 @@ impl Perfetto {
         let unpacked = self.unpacking.counted(flate2::read::ZlibDecoder::new(packed));
         let content = read_at_most(unpacked, TOGETHER_BYTES_MAX)
             .map_err(|error| damaged(at, format!("packets that cannot be unpacked: {error}")))?;
-        let begin = self.files.unpacked_bytes;
+        let begin = self.files.unpacked.bytes();
         self.files.unpacked.write_all(&content)?;
-        self.files.unpacked_bytes += content.len() as u64;
         let mut fields = Fields { bytes: &content };
         while let Some((1, Value::Bytes(inner))) = fields.next() {
             let end = content.len() - fields.bytes.len();
@@ -316,7 +314,6 @@ impl Files {
         if !place.is_unpacked {
             return self.plain.part(place.at, place.bytes);
         }
-        use std::os::unix::fs::FileExt;
         let mut content = vec![0; place.bytes as usize];
         self.unpacked.read_exact_at(&mut content, place.at)?;
         Ok(content)

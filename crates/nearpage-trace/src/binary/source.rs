@@ -1,8 +1,8 @@
 //! The bytes of a file: numbers of either order, at places that are checked.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::FileExt;
+
+use crate::scratch::Scratch;
 
 use nearpage_machine::Kept;
 
@@ -15,37 +15,33 @@ pub(super) fn damaged(offset: u64, what: impl std::fmt::Display) -> io::Error {
 }
 
 /// A whole file.
-pub(super) struct Source {
-    file: File,
-    bytes: u64,
-}
+pub(super) struct Source(Scratch);
 
 impl Source {
     /// Keeps what comes from a stream.
-    pub fn keep(mut stream: impl Read) -> io::Result<Source> {
-        let mut file = tempfile::tempfile()?;
-        let bytes = io::copy(&mut stream, &mut file)?;
-        Ok(Source { file, bytes })
+    pub fn keep(stream: impl Read) -> io::Result<Source> {
+        Scratch::keep(stream).map(Source)
     }
 
     /// A file of so many bytes.
-    pub fn of(file: File, bytes: u64) -> Source {
-        Source { file, bytes }
+    #[cfg(unix)]
+    pub fn of(file: std::fs::File, bytes: u64) -> Source {
+        Source(Scratch::of(file, bytes))
     }
 
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes()
     }
 
     /// The bytes of a place.
     pub fn part(&self, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
-        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes());
         if end.is_none() || bytes > PART_BYTES_MAX {
-            let found = format!("a part of {bytes} bytes, in a file of {}", self.bytes);
+            let found = format!("a part of {bytes} bytes, in a file of {}", self.bytes());
             return Err(damaged(offset, found));
         }
         let mut part = vec![0; bytes as usize];
-        self.file.read_exact_at(&mut part, offset)?;
+        self.0.read_exact_at(&mut part, offset)?;
         Ok(part)
     }
 }

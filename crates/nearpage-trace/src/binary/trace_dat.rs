@@ -109,6 +109,7 @@ impl TraceDat {
     }
 
     /// What was taken from the rings of a running kernel.
+    #[cfg(unix)]
     pub fn taken(rings: super::Rings) -> TraceDat {
         let super::Rings {
             file,

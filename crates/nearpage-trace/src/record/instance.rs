@@ -50,6 +50,8 @@ pub struct EventChoice {
     pub lock: bool,
     /// The call chain of each event, of the kernel's part: each takes several times the bytes.
     pub stacks: bool,
+    /// The cgroup of each task that lives for a second or so.
+    pub cgroups: bool,
 }
 
 /// An instance. [`remove`](Self::remove) removes it with its probes, and says if the kernel keeps it; when it is dropped

@@ -162,6 +162,7 @@ impl Recorder<'_> {
             &mut states,
             control,
             self.duration,
+            self.events.cgroups,
             progress,
         )?;
         let observed = session.run(&mut self.target, &printed)?;

@@ -13,6 +13,7 @@ use rustix::time::Timespec;
 use serde::Serialize;
 
 use super::capture::{HotFiles, Snapshot, Text};
+use super::cgroups::Cgroups;
 use super::control::Control;
 use super::error::RecordError;
 use super::instance::{Instance, Switch};
@@ -125,6 +126,7 @@ pub(super) struct Session<'a> {
     samples: Vec<u8>,
     sample_count: u32,
     lost_marks: u32,
+    cgroups: Option<Cgroups>,
     begun: Instant,
     next_sample: Instant,
 }
@@ -141,6 +143,7 @@ impl<'a> Session<'a> {
         states: &'a mut KernelStates,
         control: &'a Control,
         duration: Option<Duration>,
+        tells_cgroups: bool,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Result<Session<'a>, RecordError> {
         let hot = HotFiles::open()?;
@@ -160,6 +163,7 @@ impl<'a> Session<'a> {
             samples,
             sample_count,
             lost_marks: 0,
+            cgroups: tells_cgroups.then(Cgroups::default),
             begun,
             next_sample,
         };
@@ -186,6 +190,7 @@ impl<'a> Session<'a> {
         self.take_state(Moment::Before)?;
         self.begun = Instant::now();
         self.next_sample = self.begun + SAMPLE_EVERY;
+        self.tell_cgroups()?;
         self.mark(format_args!("cmd begin"))?;
         let (ended, exit_code) = self.target(target, output)?;
         self.mark(format_args!("cmd end rc={exit_code}"))?;
@@ -248,6 +253,7 @@ impl<'a> Session<'a> {
             let now = Instant::now();
             if now >= self.next_sample {
                 self.take_sample()?;
+                self.tell_cgroups()?;
                 self.next_sample = now + SAMPLE_EVERY;
             }
             if deadline.is_some_and(|deadline| now >= deadline) {
@@ -335,6 +341,12 @@ impl<'a> Session<'a> {
         let gauge = self.gauge().map_err(RecordError::Setup)?;
         (self.progress)(Progress::Running(gauge));
         Ok(())
+    }
+
+    /// Tells the cgroups of tasks that are new, if they are asked for.
+    fn tell_cgroups(&mut self) -> Result<(), RecordError> {
+        let fresh = self.cgroups.as_mut().map(Cgroups::due).unwrap_or_default();
+        fresh.iter().try_for_each(|(task, path)| self.mark(format_args!("cgroup {task} {path}")))
     }
 
     fn gauge(&mut self) -> io::Result<Gauge> {

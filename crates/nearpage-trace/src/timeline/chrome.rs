@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::items::{Args, Sink, Track, Value};
+use super::items::{Args, Kind, Sink, Track, Value};
 
 pub(super) struct Chrome<W> {
     out: W,
@@ -56,16 +56,23 @@ fn json_of(args: &Args) -> Json {
         Value::Number(number) => json!(number),
         Value::Text(text) => json!(text),
     };
-    Json::Object(args.values.iter().map(|(name, of)| ((*name).to_owned(), value(of))).collect())
+    let values = args.values.iter().map(|(name, of)| ((*name).to_owned(), value(of)));
+    let chain = (!args.chain.is_empty()).then(|| ("stack".to_owned(), json!(args.chain)));
+    Json::Object(values.chain(chain).collect())
 }
 
 impl<W: Write> Sink<W> for Chrome<W> {
+    /// The format knows no clocks.
+    fn begin(&mut self, _time_ns: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn track(
         &mut self,
         track: Track,
         name: &str,
         parent: Option<Track>,
-        _is_counter: bool,
+        _kind: Kind,
     ) -> io::Result<()> {
         // Tracks come in the order of their numbers.
         self.groups.push(parent.unwrap_or(track).0);

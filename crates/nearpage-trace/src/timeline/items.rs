@@ -16,6 +16,19 @@ pub(super) struct Args {
     pub values: Vec<(&'static str, Value)>,
     /// An arrow that leads from this item to another, or ends here.
     pub flow: Option<Flow>,
+    /// The call chain, innermost first.
+    pub chain: Vec<String>,
+}
+
+/// What a track is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Instants and slices, or other tracks.
+    Plain,
+    /// Values.
+    Counter,
+    /// A process, by its pid.
+    Process(u32),
 }
 
 /// An arrow between two items, by its number.
@@ -57,12 +70,14 @@ impl Args {
 
 /// A format of timelines.
 pub(super) trait Sink<W: Write> {
+    /// Says when the trace begins, before anything else.
+    fn begin(&mut self, time_ns: u64) -> io::Result<()>;
     fn track(
         &mut self,
         track: Track,
         name: &str,
         parent: Option<Track>,
-        is_counter: bool,
+        kind: Kind,
     ) -> io::Result<()>;
     fn instant(&mut self, track: Track, name: &str, time_ns: u64, args: &Args) -> io::Result<()>;
     fn slice(

@@ -1,22 +1,24 @@
-//! Perfetto's protobuf, by the public definitions `trace.proto`, `trace_packet.proto`, `track_event/*.proto`.
+//! Perfetto's protobuf, by the public definitions `trace.proto`, `trace_packet.proto`, `clock_snapshot.proto`, `track_event/*.proto`.
 //!
 //! ```text
 //! Trace { repeated TracePacket packet = 1 }
-//! TracePacket { timestamp = 8, trusted_packet_sequence_id = 10, track_event = 11, interned_data = 12,
-//!               sequence_flags = 13, track_descriptor = 60 }
-//! TrackDescriptor { uuid = 1, name = 2, parent_uuid = 5, counter = 8 }
+//! TracePacket { clock_snapshot = 6, timestamp = 8, trusted_packet_sequence_id = 10, track_event = 11, interned_data = 12,
+//!               sequence_flags = 13, trace_packet_defaults = 59 of { timestamp_clock_id = 58 }, track_descriptor = 60 }
+//! ClockSnapshot { clocks = 1 of { clock_id = 1, timestamp = 2 }, primary_trace_clock = 2 }
+//! TrackDescriptor { uuid = 1, name = 2, process = 3 of { pid = 1, process_name = 6 }, parent_uuid = 5, counter = 8 }
 //! TrackEvent { debug_annotations = 4, type = 9, name_iid = 10, track_uuid = 11, counter_value = 30, flow_ids = 47,
-//!              terminating_flow_ids = 48 }
+//!              terminating_flow_ids = 48, callstack = 55 of { frames = 1 of { function_name = 1 } } }
 //! InternedData { event_names = 2, debug_annotation_names = 3 } of { iid = 1, name = 2 }
 //! DebugAnnotation { name_iid = 1, uint_value = 3, string_value = 6 }
 //! ```
 //!
-//! Names are written once, and by number from then on. Times are those of the trace, as nanoseconds of its clock.
+//! Names are written once, and by number from then on. Times are those of the trace, as nanoseconds of its clock, which counts as
+//! `CLOCK_MONOTONIC`: `nearpage record` takes that one. The time since boot reads the same, as without a suspend.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::items::{Args, Flow, Sink, Track, Value};
+use super::items::{Args, Flow, Kind, Sink, Track, Value};
 
 /// All packets are of one sequence, which numbers its names.
 const SEQUENCE: u64 = 1;
@@ -25,6 +27,9 @@ const NAMES_MAX: usize = 1 << 16;
 
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
+/// Of `builtin_clock.proto`.
+const MONOTONIC: u64 = 3;
+const BOOTTIME: u64 = 6;
 
 #[derive(Clone, Copy)]
 enum Type {
@@ -85,6 +90,9 @@ impl<W: Write> Perfetto<W> {
         let mut perfetto = Perfetto { out, packets: 0, names, arg_names, fresh, packet };
         // Readers begin a new table of names here.
         perfetto.packet.number(13, STATE_CLEARED);
+        let mut defaults = Message::default();
+        defaults.number(58, MONOTONIC);
+        perfetto.packet.message(59, &defaults);
         perfetto.write()?;
         Ok(perfetto)
     }
@@ -163,6 +171,17 @@ impl<W: Write> Perfetto<W> {
             Some(Flow::To(number)) => event.fixed(48, number),
             None => {}
         }
+        let chain = args.map_or(&[][..], |args| &args.chain);
+        if !chain.is_empty() {
+            let mut callstack = Message::default();
+            // The outermost comes first.
+            for function in chain.iter().rev() {
+                let mut frame = Message::default();
+                frame.bytes(1, function.as_bytes());
+                callstack.message(1, &frame);
+            }
+            event.message(55, &callstack);
+        }
         self.packet.number(8, time_ns);
         self.packet.number(13, NEEDS_STATE);
         self.packet.message(11, &event);
@@ -178,12 +197,25 @@ fn interned(number: u64, name: &str) -> Message {
 }
 
 impl<W: Write> Sink<W> for Perfetto<W> {
+    fn begin(&mut self, time_ns: u64) -> io::Result<()> {
+        let mut snapshot = Message::default();
+        for clock in [MONOTONIC, BOOTTIME] {
+            let mut reading = Message::default();
+            reading.number(1, clock);
+            reading.number(2, time_ns);
+            snapshot.message(1, &reading);
+        }
+        snapshot.number(2, MONOTONIC);
+        self.packet.message(6, &snapshot);
+        self.write()
+    }
+
     fn track(
         &mut self,
         track: Track,
         name: &str,
         parent: Option<Track>,
-        is_counter: bool,
+        kind: Kind,
     ) -> io::Result<()> {
         let mut descriptor = Message::default();
         descriptor.number(1, track.0);
@@ -191,8 +223,15 @@ impl<W: Write> Sink<W> for Perfetto<W> {
         if let Some(parent) = parent {
             descriptor.number(5, parent.0);
         }
-        if is_counter {
-            descriptor.message(8, &Message::default());
+        match kind {
+            Kind::Plain => {}
+            Kind::Counter => descriptor.message(8, &Message::default()),
+            Kind::Process(pid) => {
+                let mut process = Message::default();
+                process.number(1, pid.into());
+                process.bytes(6, name.as_bytes());
+                descriptor.message(3, &process);
+            }
         }
         self.packet.message(60, &descriptor);
         self.write()

@@ -1,11 +1,12 @@
 //! Timelines, read back: by messages of protobuf that another crate decodes, and as JSON.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use prost::Message;
 
 use super::*;
-use crate::{TraceError, read_trace};
+use crate::{TraceError, read_trace, read_trace_with_frames};
 
 /// The public definitions, as far as a timeline uses them.
 mod proto {
@@ -17,6 +18,8 @@ mod proto {
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct TracePacket {
+        #[prost(message, optional, tag = "6")]
+        pub clock_snapshot: Option<ClockSnapshot>,
         #[prost(uint64, optional, tag = "8")]
         pub timestamp: Option<u64>,
         #[prost(uint32, optional, tag = "10")]
@@ -27,8 +30,52 @@ mod proto {
         pub interned_data: Option<InternedData>,
         #[prost(uint32, optional, tag = "13")]
         pub sequence_flags: Option<u32>,
+        #[prost(message, optional, tag = "59")]
+        pub trace_packet_defaults: Option<Defaults>,
         #[prost(message, optional, tag = "60")]
         pub track_descriptor: Option<TrackDescriptor>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ClockSnapshot {
+        #[prost(message, repeated, tag = "1")]
+        pub clocks: Vec<Clock>,
+        #[prost(int32, optional, tag = "2")]
+        pub primary_trace_clock: Option<i32>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Clock {
+        #[prost(uint32, optional, tag = "1")]
+        pub clock_id: Option<u32>,
+        #[prost(uint64, optional, tag = "2")]
+        pub timestamp: Option<u64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Defaults {
+        #[prost(uint32, optional, tag = "58")]
+        pub timestamp_clock_id: Option<u32>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ProcessDescriptor {
+        #[prost(int32, optional, tag = "1")]
+        pub pid: Option<i32>,
+        #[prost(string, optional, tag = "6")]
+        pub process_name: Option<String>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Callstack {
+        #[prost(message, repeated, tag = "1")]
+        pub frames: Vec<Frame>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Frame {
+        #[prost(string, optional, tag = "1")]
+        pub function_name: Option<String>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -37,6 +84,8 @@ mod proto {
         pub uuid: Option<u64>,
         #[prost(string, optional, tag = "2")]
         pub name: Option<String>,
+        #[prost(message, optional, tag = "3")]
+        pub process: Option<ProcessDescriptor>,
         #[prost(uint64, optional, tag = "5")]
         pub parent_uuid: Option<u64>,
         #[prost(message, optional, tag = "8")]
@@ -64,6 +113,8 @@ mod proto {
         pub flow_ids: Vec<u64>,
         #[prost(fixed64, repeated, packed = "false", tag = "48")]
         pub terminating_flow_ids: Vec<u64>,
+        #[prost(message, optional, tag = "55")]
+        pub callstack: Option<Callstack>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -115,12 +166,14 @@ fn drawn(format: Format, text: &str) -> (Counted, Vec<u8>) {
     let mut timeline = Timeline::new(format, Vec::new(), vec![zone]).unwrap();
     let levels = Levels { free: Some(500), min: Some(10), low: Some(12), high: None };
     timeline.levels(0, 1_000_000_000, levels);
-    read_trace::<TraceError>("t", text.as_bytes(), |event| {
-        timeline.event(event);
-        Ok(())
-    })
-    .unwrap();
-    timeline.finish().unwrap()
+    let timeline = RefCell::new(timeline);
+    let each = |event: &TraceEvent<'_>| {
+        timeline.borrow_mut().event(event);
+        Ok::<(), TraceError>(())
+    };
+    let frame = |line: &[u8]| timeline.borrow_mut().frame(line);
+    read_trace_with_frames("t", text.as_bytes(), each, frame).unwrap();
+    timeline.into_inner().finish().unwrap()
 }
 
 /// What a decoder finds: instants, slices and values by the name of their track.
@@ -135,6 +188,11 @@ struct Found {
     args: BTreeMap<String, u64>,
     /// By their numbers, the times from which arrows lead, and to which.
     arrows: BTreeMap<u64, [Option<u64>; 2]>,
+    /// Clocks and what they read.
+    clocks: Vec<(u32, u64)>,
+    processes: BTreeMap<i32, String>,
+    /// Outermost first.
+    chains: Vec<Vec<String>>,
 }
 
 fn decoded(bytes: &[u8]) -> Found {
@@ -150,8 +208,21 @@ fn decoded(bytes: &[u8]) -> Found {
         for interned in packet.interned_data.iter().flat_map(|data| &data.debug_annotation_names) {
             arg_names.insert(interned.iid, interned.name.clone().unwrap());
         }
+        found.clocks.extend(
+            packet
+                .clock_snapshot
+                .iter()
+                .flat_map(|snapshot| &snapshot.clocks)
+                .map(|clock| (clock.clock_id.unwrap(), clock.timestamp.unwrap())),
+        );
+        if let Some(defaults) = packet.trace_packet_defaults {
+            assert_eq!(defaults.timestamp_clock_id, Some(3), "times are CLOCK_MONOTONIC");
+        }
         if let Some(track) = packet.track_descriptor {
             found.tracks += 1;
+            if let Some(process) = track.process {
+                found.processes.insert(process.pid.unwrap(), process.process_name.unwrap());
+            }
             let known =
                 found.names.insert(track.uuid.unwrap(), (track.name.unwrap(), track.parent_uuid));
             assert!(known.is_none(), "a track is described once");
@@ -159,6 +230,11 @@ fn decoded(bytes: &[u8]) -> Found {
         let Some(event) = packet.track_event else { continue };
         let (uuid, time) = (event.track_uuid.unwrap(), packet.timestamp.unwrap());
         let (track, _) = found.names[&uuid].clone();
+        let frames = event.callstack.into_iter().flat_map(|chain| chain.frames);
+        let chain: Vec<String> = frames.map(|frame| frame.function_name.unwrap()).collect();
+        if !chain.is_empty() {
+            found.chains.push(chain);
+        }
         let name = event.name_iid.map(|_| names[&event.name_iid].clone()).or(event.name);
         for arg in &event.debug_annotations {
             if let Some(value) = arg.uint_value {
@@ -197,7 +273,10 @@ fn every_event_is_on_its_track() {
     let drains = [(second + 3000, second + 3000), (second + 2_004_000, second + 2_004_000)];
     assert_eq!(found.slices["drains"], drains);
     assert_eq!(found.slices["bulk"], [(second + 2_001_000, second + 2_002_000)]);
-    assert_eq!(found.slices["task 7: direct reclaim"], [(second + 7000, second + 9000)]);
+    assert_eq!(found.slices["direct reclaim"], [(second + 7000, second + 9000)]);
+    assert_eq!(found.processes, BTreeMap::from([(7, "sh 7".to_owned())]));
+    assert_eq!(found.values["pages held"], [1, 0, 0]);
+    assert_eq!(found.clocks, [(3, second), (6, second)]);
     assert_eq!(found.slices.values().map(Vec::len).sum::<usize>() as u64, counted.slices);
     assert_eq!((found.args["refill blocks"], found.args["refill pages"]), (2, 3));
     assert_eq!((found.args["drain pages"], found.args["bulk allocation got"]), (2, 4));
@@ -216,6 +295,37 @@ fn every_event_is_on_its_track() {
         parents.collect::<std::collections::BTreeSet<_>>(),
         ["CPU 0".to_owned(), "CPU 1".into()].into()
     );
+}
+
+/// Chains of ftrace come behind an event of their own, and those of perf behind the event.
+#[test]
+fn call_chains_are_of_the_event_before_them() {
+    let ftrace = "\
+ a-1 [000] ..... 5.000001: mm_page_alloc: page=1 pfn=0x31 order=0 migratetype=0 gfp_flags=0
+ b-2 [001] ..... 5.000002: mm_page_free: page=1 pfn=0x32 order=0
+ a-1 [000] ..... 5.000003: kernel_stack: <stack trace>
+ => __alloc_pages
+ => \x1b[31mevil
+ b-2 [001] ..... 5.000004: mm_page_free: page=1 pfn=0x33 order=0
+";
+    let (counted, bytes) = drawn(Format::Perfetto, ftrace);
+    let found = decoded(&bytes);
+    assert_eq!(found.chains, [["\\u001b[31mevil", "__alloc_pages"]]);
+    assert_eq!((counted.chains, counted.instants, counted.left_out), (1, 3, 0));
+    let perf = "\
+cc1 71 [000] 5.000001: kmem:mm_page_alloc: page=0x1 pfn=0x31 order=0 migratetype=0 gfp_flags=0
+    ffffffff81234567 __alloc_pages+0x1a ([kernel.kallsyms])
+    ffffffff81234568 do_fault+0x2b ([kernel.kallsyms])
+
+cc1 71 [000] 5.000002: kmem:mm_page_free: page=0x1 pfn=0x31 order=0
+";
+    let (_, bytes) = drawn(Format::Perfetto, perf);
+    assert_eq!(decoded(&bytes).chains, [["do_fault", "__alloc_pages"]]);
+    let (_, bytes) = drawn(Format::Chrome, perf);
+    let document: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let objects = document["traceEvents"].as_array().unwrap();
+    let alloc = objects.iter().find(|object| object["name"] == "alloc order 0").unwrap();
+    assert_eq!(alloc["args"]["stack"], serde_json::json!(["__alloc_pages", "do_fault"]));
 }
 
 #[test]

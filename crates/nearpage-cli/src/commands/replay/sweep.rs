@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Replay, Sweep};
-use nearpage_report::{Origin, Scatter, Series, Shade, text_page};
+use nearpage_replay::{COMPARED_AT, Combinations, Replay, Sweep};
+use nearpage_report::Origin;
+use nearpage_report::whatif::{WhatIfPage, page_of};
 
 use super::input::Input;
 use super::{CommandError, ReplayFailure, front, print, print_json, what_if};
@@ -16,6 +17,7 @@ use crate::commands::input::{Limit, is_standard, named_models, page_file, read_m
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::confined::Rights;
+use crate::outputs::Kind;
 
 /// Replay under every combination of some machines, rules and tunables.
 #[derive(Args, Debug)]
@@ -53,7 +55,10 @@ pub struct SweepArgs {
 impl SweepArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(&self.bundle).reading(&self.topology).writing(&self.report)
+        Rights::default()
+            .reading(&self.bundle)
+            .reading(&self.topology)
+            .writing(Kind::Page, &self.report)
     }
 }
 
@@ -91,9 +96,9 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     let sweep = replay.sweep(&combinations, threads, &watched).map_err(ReplayFailure::from)?;
     drop(watched);
     let text = text(&sweep);
-    let written = page.map(|page| page.write(&self::page(&sweep, &text))).transpose();
+    let written = page.map(|page| page.write(&self::page(&sweep))).transpose();
     match (is_page, arguments.json) {
-        (true, _) => print(&self::page(&sweep, &text))?,
+        (true, _) => print(&self::page(&sweep))?,
         (false, true) => print_json(&sweep)?,
         (false, false) => print(&text)?,
     }
@@ -101,40 +106,16 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The page: a plot, and the text.
-fn page(sweep: &Sweep, text: &str) -> String {
+/// The page.
+fn page(sweep: &Sweep) -> String {
     let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
-    text_page(
-        &format!("Sweep of {}", sweep.bundle),
-        &origin,
-        &[("Combinations", text.into())],
-        &[drawn(sweep)],
-    )
-}
-
-/// The front of each machine under each set of rules as a line.
-pub(in crate::commands) fn drawn(sweep: &Sweep) -> Scatter {
-    let mut fronts: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for point in sweep.points.iter().filter(|point| point.is_best) {
-        let name = [point.rules, point.machine.as_deref().unwrap_or("")].join(" ");
-        let holds = point.lock_acquisitions.unwrap_or(0) as f64;
-        let place = (holds, point.most_pages_per_hold.unwrap_or(0) as f64);
-        match fronts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push(place),
-            None => fronts.push((name, vec![place])),
-        }
-    }
-    let count = fronts.len();
-    let series = fronts.into_iter().enumerate().map(|(at, (name, mut points))| {
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let grade = at * 255 / count.saturating_sub(1).max(1);
-        Series { name: name.trim().into(), shade: Shade::Graded(grade.min(255) as u8), points }
-    });
-    Scatter {
-        title: "The front: pages in the longest hold, by holds of zone locks".into(),
-        axes: ["holds", "pages in the longest"],
-        series: series.collect(),
-    }
+    let page = WhatIfPage {
+        answer: front::sentences(sweep),
+        sweep: Some(sweep),
+        leaves_out: vec![sweep.open_loop.into()],
+        ..WhatIfPage::default()
+    };
+    page_of(&format!("Sweep of {}", sweep.bundle), &page, &origin)
 }
 
 fn text(sweep: &Sweep) -> String {
@@ -190,7 +171,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
          Ratio: to the fewest holds that would do with as much \
-         memory (replay --bound). Model time by {costs}."
+         memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more. Model time by {costs}."
     );
     out.lines().map(ToOwned::to_owned).collect()
 }

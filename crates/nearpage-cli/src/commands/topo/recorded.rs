@@ -6,10 +6,10 @@ use nearpage::Model;
 use nearpage_bundle::predict::{PredictError, Prediction, PredictionDocument, Wishes, compare};
 use nearpage_bundle::{Capture, RecordedMachine, Recording};
 use nearpage_machine::text::{Unknown, dot, hwloc, numactl, zoneinfo};
-use nearpage_machine::{Lists, Machine};
+use nearpage_machine::{Lists, Machine, Replaced, WithSet};
 
 use super::text::{RECORDED, Text};
-use super::{AS_AT_BOOT, Format, Replaced, TopoArgs, WithSet, has_same_lists};
+use super::{AS_AT_BOOT, Format, TopoArgs, has_same_lists};
 use crate::commands::{CommandError, input, print, print_json};
 use crate::terminal;
 

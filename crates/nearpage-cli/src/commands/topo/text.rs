@@ -7,7 +7,7 @@ use nearpage::{AddressMap, NodeIndex};
 use nearpage_machine::plan::{PlannedNode, PlannedZone};
 use nearpage_machine::{Addresses, Lists, Machine, MachineDescription, Plan, idlist, size};
 
-use super::Replaced;
+use nearpage_machine::Replaced;
 
 /// The content of the tables.
 pub(super) struct Text<'a> {

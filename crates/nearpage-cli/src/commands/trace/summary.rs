@@ -17,7 +17,7 @@ use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
 use crate::confined::Rights;
 
-/// Say who allocates, by task, call site, order, type or flags, and what outlives the trace.
+/// Say who allocates, by task, cgroup, call site, order, type or flags, and what outlives the trace.
 #[derive(Args, Debug)]
 #[command(after_long_help = AFTER_HELP)]
 pub(super) struct SummaryArgs {
@@ -61,7 +61,8 @@ impl SummaryArgs {
 const AFTER_HELP: &str = "\
 Call sites need call chains: `nearpage record --stacks`; `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf
 script`; or ftrace's option stacktrace (`trace-cmd record -T`). A site is the first function of the chain that is not the allocator's
-own. A perf.data has no names of functions: its chains are not read.
+own. A perf.data has no names of functions: its chains are not read. Cgroups are told by `nearpage record --cgroups`, and by `perf
+record --all-cgroups` in a perf.data.
 
 JSON (--json):
   schema               1
@@ -95,6 +96,8 @@ enum ByWhat {
     Type,
     /// Flags of the request
     Gfp,
+    /// The cgroup of the task, where the trace tells it
+    Cgroup,
 }
 
 pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
@@ -104,6 +107,7 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
         ByWhat::Order => By::Order,
         ByWhat::Type => By::Type,
         ByWhat::Gfp => By::Gfp,
+        ByWhat::Cgroup => By::Cgroup,
     };
     let summary = match arguments.blame {
         true => blame(arguments, by)?,
@@ -208,7 +212,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno event has a call chain: nearpage record --stacks, perf record -g and perf script, or ftrace's option stacktrace write them"
+            "\nno call chain was read: nearpage record --stacks, ftrace's option stacktrace, and perf script after perf record -g write them; those within a perf.data are not read"
         );
     }
     let _ = writeln!(
@@ -226,7 +230,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         "drained"
     );
     let most = arguments.top as usize;
-    groups.iter().take(most).for_each(|group| line(&mut out, group, summary.with_flow > 0));
+    groups.iter().take(most).for_each(|group| line(&mut out, group));
     if groups.len() > most {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }
@@ -262,8 +266,8 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize) {
     }
 }
 
-fn line(out: &mut String, group: &Group, has_flow: bool) {
-    let flow = |pages: u64| if has_flow { pages.to_string() } else { "-".into() };
+fn line(out: &mut String, group: &Group) {
+    let flow = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),

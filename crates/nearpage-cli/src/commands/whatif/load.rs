@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use nearpage::{Config, Model};
 use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
-use nearpage_lab::{LabError, Options, Report, Scenario};
+use nearpage_lab::{LabError, Options, Over, Report, Scenario, named_twice};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, ReplayError, Tunable};
+use nearpage_report::whatif::{FigureRow, FigureTable};
 use nearpage_sim::workload::lifetimes::Run;
 use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
 use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
-use super::text::Section;
+use super::text::{Part, Section, aligned};
 use super::{CommandError, NOTHING, WhatIfArgs};
 use crate::commands::input::DescriptionFailure;
 use crate::commands::interrupt::Interruptible;
@@ -50,6 +51,110 @@ struct Outcome {
     counts: BTreeMap<String, f64>,
 }
 
+/// Several machines, rules and settings under a load by name.
+#[derive(Debug, Serialize)]
+struct Swept {
+    schema: u32,
+    load: &'static str,
+    machines: Vec<SweptMachine>,
+}
+
+#[derive(Debug, Serialize)]
+struct SweptMachine {
+    machine: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// Runs all combinations, with the engine of `nearpage lab sweep`.
+pub(super) fn sweep(
+    arguments: &WhatIfArgs,
+    load: Load,
+    machines: &[MachineDescription],
+) -> Result<(), CommandError> {
+    if machines.is_empty() {
+        return Err(CommandError::Usage(NO_MACHINE.into()));
+    }
+    let page = arguments.page()?;
+    let mut rules = arguments.rules()?;
+    if rules.is_empty() {
+        rules.push(Model::LINUX_6_18);
+    }
+    let over = arguments.over.iter().chain(&arguments.change).map(|given| given.parse::<Over>());
+    let over: Vec<Over> = over
+        .collect::<Result<_, _>>()
+        .map_err(|error| CommandError::Usage(format!("--over {error}")))?;
+    if let Some(key) = named_twice(&over) {
+        return Err(CommandError::Usage(format!("{key} is there twice")));
+    }
+    let mut swept = Swept { schema: 1, load: load.name(), machines: Vec::new() };
+    for machine in machines {
+        let config = Config::default();
+        let rules = rules.clone();
+        let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
+        let (scenario, notes) = scenario_of(load, &wish).map_err(LabFailure::from)?;
+        let bar = Bar::of(load.name(), "runs");
+        let options = Options { observer: &bar, ..Options::default() };
+        let report = nearpage_lab::sweep(&scenario, &over, &options).map_err(LabFailure::from)?;
+        let mut report = Report { title: scenario.title, ..report };
+        report.notes.splice(0..0, notes);
+        swept.machines.push(SweptMachine { machine: machine.source.clone(), report });
+    }
+    arguments.output(page, &swept.sections(), |page| page, &swept)
+}
+
+const NO_MACHINE: &str = "a load by name runs on a machine: expected --machine MACHINE";
+
+impl Swept {
+    fn sections(&self) -> Vec<Section> {
+        let reports = || self.machines.iter().map(|of| &of.report);
+        let titles = reports().map(|report| report.title.clone()).collect();
+        let said = self.machines.iter().map(|SweptMachine { machine, report }| {
+            let front =
+                report.table.rows.iter().filter(|row| row.last().is_some_and(|on| on == "yes"));
+            let names: Vec<&str> = front.map(|row| &*row[0]).collect();
+            let machine = match self.machines.len() {
+                1 => String::new(),
+                _ => format!("{machine}: "),
+            };
+            format!(
+                "{machine}{} of {} combinations are on the front: {}.",
+                names.len(),
+                report.table.rows.len(),
+                names.join("; ")
+            )
+        });
+        let mut sections = vec![
+            Section::new("What is swept", Part::Changes, titles, 3),
+            Section::new("Answer", Part::Answer, said.collect(), 3),
+        ];
+        for (at, report) in reports().enumerate() {
+            let split = |row: &Vec<String>| FigureRow {
+                name: row.first().cloned().unwrap_or_default(),
+                cells: row.get(1..).unwrap_or_default().to_vec(),
+                ..FigureRow::default()
+            };
+            let table = FigureTable {
+                title: report.title.clone(),
+                columns: report.table.header.clone(),
+                rows: report.table.rows.iter().map(split).collect(),
+                ..FigureTable::default()
+            };
+            // A card has room for two machines.
+            let card_most = if at < 2 { 6 } else { 0 };
+            sections.push(Section::columns("Combinations", table, card_most));
+        }
+        let mut notes: Vec<String> = Vec::new();
+        for note in reports().flat_map(|report| &report.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        sections.push(Section::new("What the model leaves out", Part::LeavesOut, notes, 2));
+        sections
+    }
+}
+
 pub(super) fn run(
     arguments: &WhatIfArgs,
     load: Load,
@@ -57,7 +162,7 @@ pub(super) fn run(
 ) -> Result<(), CommandError> {
     let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
     let Some(machine) = machine else {
-        return usage("a load by name runs on a machine: expected --machine MACHINE");
+        return usage(NO_MACHINE);
     };
     if arguments.repeat > 1 {
         return usage(
@@ -115,7 +220,7 @@ pub(super) fn run(
         then,
         leaves_out: notes,
     };
-    arguments.output(page, &sections(&answer), &[], &answer)
+    arguments.output(page, &sections(&answer), |page| page, &answer)
 }
 
 /// What is compared, on a simulated machine.
@@ -243,9 +348,9 @@ impl Waits {
     pub(super) fn section(&self) -> Section {
         let mut lines = vec![self.title.clone()];
         lines.extend(sentences(&self.now, &self.then));
-        lines.extend(table(&self.now, &self.then));
+        lines.extend(aligned(&table(&self.now, &self.then), WIDTHS));
         lines.extend(self.leaves_out.clone());
-        Section::new("Waits for zone locks", lines, 4)
+        Section::new("Waits for zone locks", Part::Text, lines, 4)
     }
 }
 
@@ -258,15 +363,27 @@ fn sections(answer: &Answer) -> Vec<Section> {
         changes.extend(change.no_effect.clone());
     }
     let said = sentences(&answer.now, &answer.then);
-    let mut lines =
-        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
-    lines.extend(table(&answer.now, &answer.then));
+    let notes = vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
+    let table = FigureTable { notes, ..table(&answer.now, &answer.then) };
     vec![
-        Section::new("What changes", changes, 5),
-        Section::new("Answer", said, 4),
-        Section::new("Now, then", lines, 8),
-        Section::new("What the model leaves out", answer.leaves_out.clone(), 4),
+        Section::new("What changes", Part::Changes, changes, 5),
+        Section::new("Answer", Part::Answer, said, 4),
+        Section::figures(table, WIDTHS, 8),
+        Section::new("What the model leaves out", Part::LeavesOut, answer.leaves_out.clone(), 4),
     ]
+}
+
+/// Of names, and of figures now.
+const WIDTHS: [usize; 2] = [24, 14];
+
+/// Whole counts whole; of others three digits that say something.
+fn short(value: f64) -> String {
+    if value == value.trunc() {
+        return format!("{value:.0}");
+    }
+    let power = value.abs().log10().floor() as i32;
+    let digits = (2 - power).clamp(0, 12) as usize;
+    format!("{value:.digits$}")
 }
 
 fn count(of: &Outcome, name: &str) -> Option<f64> {
@@ -277,11 +394,11 @@ fn count(of: &Outcome, name: &str) -> Option<f64> {
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let said = then.iter().map(|then| {
         let text = |name: &str, unit: &str| match (count(then, name), count(now, name)) {
-            (Some(then), Some(now)) => format!("{then} {unit} for {now}"),
+            (Some(then), Some(now)) => format!("{} {unit} (now {})", short(then), short(now)),
             _ => format!("unknown {unit}"),
         };
         format!(
-            "{}: CPUs wait for zone locks {} of their time, at worst {}, with {}.",
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
             then.rules,
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
@@ -291,20 +408,20 @@ fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     said.collect()
 }
 
-/// A line for each count.
-fn table(now: &Outcome, then: &[Outcome]) -> Vec<String> {
-    let mut head = format!("{:<24} {:>14}", "quantity", "now");
-    then.iter().for_each(|then| head += &format!(" {:>16} {:>8}", then.rules, "ratio"));
-    let mut table = vec![head];
-    for (name, now) in &now.counts {
-        let mut line = format!("{name:<24} {now:>14}");
+/// A row for each count.
+fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
+    let mut columns = vec!["quantity".to_owned(), "now".to_owned()];
+    columns.extend(then.iter().flat_map(|then| [then.rules.to_owned(), "ratio".to_owned()]));
+    let row = |(name, now): (&String, &f64)| {
+        let mut cells = vec![short(*now)];
         for then in then {
             let value = count(then, name);
             let ratio = value.filter(|_| *now > 0.0).map(|value| format!("{:.2}", value / now));
-            let value = value.map_or("-".into(), |value| value.to_string());
-            line += &format!(" {value:>16} {:>8}", ratio.unwrap_or("-".into()));
+            cells.push(value.map_or("-".into(), short));
+            cells.push(ratio.unwrap_or("-".into()));
         }
-        table.push(line);
-    }
-    table
+        FigureRow { name: name.clone(), cells, ..FigureRow::default() }
+    };
+    let rows = now.counts.iter().map(row).collect();
+    FigureTable { columns, rows, ..FigureTable::default() }
 }

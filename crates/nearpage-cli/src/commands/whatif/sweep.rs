@@ -5,14 +5,13 @@ use std::num::NonZeroUsize;
 use nearpage_machine::MachineDescription;
 use nearpage_machine::over::Over;
 use nearpage_replay::{Combinations, Input, OPEN_LOOP, Replay, Sweep};
+use nearpage_report::whatif::WhatIfPage;
 
-use super::text::Section;
+use super::text::{Part, Section};
 use super::{CommandError, WhatIfArgs};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
-use crate::commands::replay::{
-    ReplayFailure, front_drawn, front_plots, front_sentences, sweep_table,
-};
+use crate::commands::replay::{ReplayFailure, front_plots, front_sentences, sweep_table};
 
 pub(super) fn run(
     arguments: &WhatIfArgs,
@@ -41,7 +40,8 @@ pub(super) fn run(
     let sweep = sweep.map_err(ReplayFailure::from)?;
     drop(watched);
     let sections = sections(&sweep, kernel.as_deref());
-    arguments.output(page, &sections, &[front_drawn(&sweep)], &sweep)
+    let with_front = |page| WhatIfPage { sweep: Some(&sweep), ..page };
+    arguments.output(page, &sections, with_front, &sweep)
 }
 
 fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
@@ -58,11 +58,11 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
         swept.push(format!("machines, all free at the start: {}", machines.join(", ")));
     }
     vec![
-        Section::new("What is swept", swept, 2),
-        Section::new("Answer", front_sentences(sweep), 2),
-        Section::new("Combinations", sweep_table(sweep), 12),
-        Section::new("The front", front_plots(sweep), 0),
-        Section::new("What the model leaves out", vec![OPEN_LOOP.to_owned()], 1),
+        Section::new("What is swept", Part::Changes, swept, 2),
+        Section::new("Answer", Part::Answer, front_sentences(sweep), 2),
+        Section::new("Combinations", Part::Nothing, sweep_table(sweep), 12),
+        Section::new("The front", Part::Nothing, front_plots(sweep), 0),
+        Section::new("What the model leaves out", Part::LeavesOut, vec![OPEN_LOOP.to_owned()], 1),
     ]
 }
 

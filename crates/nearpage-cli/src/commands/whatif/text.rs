@@ -1,12 +1,13 @@
-//! Answers as text: what changes, the answer, a table, what is left out.
+//! Answers as text and as pages: what changes, the answer, a table, what is left out.
 
 use std::fmt::Write;
 
 use nearpage_machine::shown;
 use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
+use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
-use crate::commands::replay::change_lines;
+use nearpage_report::replay::change_lines;
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -15,12 +16,103 @@ pub(super) struct Section {
     pub(super) lines: Vec<String>,
     /// Lines that a card has of it, at most.
     card_most: usize,
+    part: Part,
+}
+
+/// What a section is on a page.
+#[derive(Debug)]
+pub(super) enum Part {
+    Changes,
+    Answer,
+    /// A table of its own, which the lines are.
+    Figures(FigureTable),
+    Text,
+    LeavesOut,
+    /// What the page has in another form.
+    Nothing,
 }
 
 impl Section {
-    pub(super) fn new(title: &'static str, lines: Vec<String>, card_most: usize) -> Section {
-        Section { title, lines, card_most }
+    pub(super) fn new(
+        title: &'static str,
+        part: Part,
+        lines: Vec<String>,
+        card_most: usize,
+    ) -> Section {
+        Section { title, lines, card_most, part }
     }
+
+    /// Figures with their notes above them; columns of a terminal are so wide.
+    pub(super) fn figures(table: FigureTable, widths: [usize; 2], card_most: usize) -> Section {
+        let mut lines = table.notes.clone();
+        lines.extend(aligned(&table, widths));
+        let title = if table.columns.iter().any(|name| name == "recorded") {
+            "Recorded, now, then"
+        } else {
+            "Now, then"
+        };
+        Section::new(title, Part::Figures(table), lines, card_most)
+    }
+}
+
+impl Section {
+    /// A table whose columns are as wide as what stands in them.
+    pub(super) fn columns(title: &'static str, table: FigureTable, card_most: usize) -> Section {
+        let names = table.columns.first().into_iter().chain(table.rows.iter().map(|row| &row.name));
+        let of_names = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let line = |name: &str, cells: &[String]| {
+            let mut line = format!("{name:<of_names$}");
+            for (cell, head) in cells.iter().zip(table.columns.iter().skip(1)) {
+                let width = head.chars().count().max(12);
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            line.trim_end().to_owned()
+        };
+        let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
+        let rows = table.rows.iter().map(|row| line(&row.name, &row.cells));
+        let lines = [table.title.clone()].into_iter().chain(head).chain(rows).collect();
+        Section::new(title, Part::Figures(table), lines, card_most)
+    }
+}
+
+/// A page of all of it.
+pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
+    let mut page = WhatIfPage::default();
+    for Section { title, lines, part, .. } in sections {
+        match part {
+            Part::Changes => page.changes = lines.clone(),
+            Part::Answer => page.answer = lines.clone(),
+            Part::Figures(table) => {
+                let title = match table.title.is_empty() {
+                    true => (*title).into(),
+                    false => table.title.clone(),
+                };
+                page.figures.push(FigureTable { title, ..table.clone() });
+            }
+            Part::Text => page.texts.push((title, lines.join("\n"))),
+            Part::LeavesOut => page.leaves_out = lines.clone(),
+            Part::Nothing => {}
+        }
+    }
+    page
+}
+
+/// A table's lines: names, now (and recorded) in so many columns, then pairs of a value and its ratio.
+pub(super) fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
+    let first = table.columns.iter().position(|name| name == "now").unwrap_or(1) + 1;
+    let line = |name: &str, cells: &[String]| {
+        let mut line = format!("{name:<of_names$}");
+        for (at, cell) in (1..).zip(cells) {
+            let _ = match at {
+                at if at < first => write!(line, " {cell:>of_now$}"),
+                at if (at - first) % 2 == 0 => write!(line, " {cell:>16}"),
+                _ => write!(line, " {cell:>8}"),
+            };
+        }
+        line
+    };
+    let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
+    head.into_iter().chain(table.rows.iter().map(|row| line(&row.name, &row.cells))).collect()
 }
 
 /// All of it.
@@ -45,16 +137,38 @@ pub(super) fn card(sections: &[Section]) -> String {
     for section in sections.iter().filter(|section| section.card_most > 0) {
         lines.push(section.title.to_owned());
         let most = section.card_most;
-        let left = section.lines.len().saturating_sub(most);
+        // An answer is told to its end.
+        let own: Vec<String> = match section.part {
+            Part::Answer => section.lines.iter().flat_map(|line| wrapped(line)).collect(),
+            _ => section.lines.iter().map(|line| cut(line)).collect(),
+        };
+        let left = own.len().saturating_sub(most);
         let shown = if left > 0 { most.saturating_sub(1) } else { most };
-        lines.extend(section.lines.iter().take(shown).map(|line| format!("  {}", cut(line))));
+        lines.extend(own.iter().take(shown).map(|line| format!("  {line}")));
         if left > 0 {
-            lines.push(format!("  ... and {} more (without --card)", section.lines.len() - shown));
+            lines.push(format!("  ... and {} more (without --card)", own.len() - shown));
         }
     }
     debug_assert!(lines.len() <= CARD_LINES);
     lines.truncate(CARD_LINES);
     lines.join("\n") + "\n"
+}
+
+/// A sentence in lines that are short enough.
+fn wrapped(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > CARD_COLUMNS {
+            lines.push(format!("  {word}"));
+            continue;
+        }
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+    lines
 }
 
 fn cut(line: &str) -> String {
@@ -95,8 +209,7 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         said.push(format!("{rules}{}", sentence(&answer.now, then)));
         said.extend(range(then, answer.starts));
     }
-    let mut table = vec![format!("now: {}{of_other}", answer.now_is)];
-    table.extend(rows(answer));
+    let table = figures(answer, vec![format!("now: {}{of_other}", answer.now_is)]);
     let mut leaves_out = answer.leaves_out.clone();
     if let Some(percent) = answer.fidelity_percent {
         leaves_out.insert(
@@ -105,19 +218,12 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         );
     }
     vec![
-        Section::new("What changes", changes, 7),
-        Section::new("Answer", said, 3),
-        Section::new(
-            if answer.recorded.is_some() { RECORDED_NOW_THEN } else { NOW_THEN },
-            table,
-            7,
-        ),
-        Section::new("What the model leaves out", leaves_out, 4),
+        Section::new("What changes", Part::Changes, changes, 6),
+        Section::new("Answer", Part::Answer, said, 4),
+        Section::figures(table, [32, 12], 7),
+        Section::new("What the model leaves out", Part::LeavesOut, leaves_out, 4),
     ]
 }
-
-const RECORDED_NOW_THEN: &str = "Recorded, now, then";
-const NOW_THEN: &str = "Now, then";
 
 /// What a trace without captures is, and where it is played.
 fn played(alone: &Alone) -> Vec<String> {
@@ -220,7 +326,7 @@ fn range(then: &Then, starts: u32) -> Option<String> {
 }
 
 /// The table: recorded, now, and then with its ratio to now.
-fn rows(answer: &StudyAnswer) -> Vec<String> {
+fn figures(answer: &StudyAnswer, notes: Vec<String>) -> FigureTable {
     type Read = fn(&Totals) -> Option<f64>;
     let quantities: [(&str, Read); 10] = [
         ("zone-lock holds", |of| of.lock_acquisitions.map(|count| count as f64)),
@@ -235,29 +341,28 @@ fn rows(answer: &StudyAnswer) -> Vec<String> {
         ("longest hold, us of model time", |of| of.longest_hold_ns.map(|ns| ns / 1000.0)),
     ];
     let recorded = answer.recorded.as_ref();
-    let column = |text: &str| recorded.map_or(String::new(), |_| format!(" {text:>12}"));
-    let mut head = format!("{:<32}{} {:>12}", "quantity", column("recorded"), "now");
-    for then in &answer.then {
-        let _ = write!(head, " {:>16} {:>8}", then.model, "ratio");
-    }
-    let mut lines = vec![head];
-    for (name, read) in quantities {
-        let number = |of: Option<f64>| {
-            of.map_or("-".to_owned(), |value| match value {
-                value if value.fract() != 0.0 && value < 100.0 => format!("{value:.2}"),
-                value => format!("{value:.0}"),
-            })
-        };
+    let mut columns = vec!["quantity".to_owned()];
+    columns.extend(recorded.map(|_| "recorded".to_owned()));
+    columns.push("now".to_owned());
+    columns.extend(answer.then.iter().flat_map(|then| [then.model.to_owned(), "ratio".to_owned()]));
+    let number = |of: Option<f64>| match of {
+        None => "-".to_owned(),
+        Some(value) if value.fract() != 0.0 && value < 100.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.0}"),
+    };
+    let row = |(name, read): (&str, Read)| {
         let now = read(&answer.now);
-        let logged = column(&number(recorded.and_then(read)));
-        let mut line = format!("{name:<32}{logged} {:>12}", number(now));
+        let mut cells: Vec<String> = recorded.map(|of| number(read(of))).into_iter().collect();
+        cells.push(number(now));
         for then in &answer.then {
             let value = read(&then.totals);
             let ratio = value.zip(now).filter(|(_, now)| *now > 0.0).map(|(then, now)| then / now);
-            let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-            let _ = write!(line, " {:>16} {ratio:>8}", number(value));
+            cells.push(number(value));
+            cells.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
         }
-        lines.push(line);
-    }
-    lines
+        FigureRow { name: name.to_owned(), are_pages: name.starts_with("pages"), cells }
+    };
+    let rows = quantities.into_iter().map(row).collect();
+    let page_shift = answer.timeline.runs.first().map(|run| run.page_shift);
+    FigureTable { title: String::new(), notes, columns, rows, page_shift }
 }

@@ -10,7 +10,7 @@ use nearpage_replay::{Change, Changes, OtherMachine, SizeChange};
 const SHOWN_MOST: usize = 8;
 
 /// A line for each thing that is changed, and for each that was asked for in vain.
-pub(in crate::commands) fn lines(changes: &Changes) -> Vec<String> {
+pub fn change_lines(changes: &Changes) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(machine) = &changes.machine {
         lines.push(format!("machine: {}", machine_text(machine)));

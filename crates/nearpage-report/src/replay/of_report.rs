@@ -1,37 +1,40 @@
 //! The report as a page.
 
 use nearpage_replay::{Machine, PagesetSeries, Report, SeriesPoint, ZoneSeries};
-use nearpage_report::replay::{ReplayPage, WhatIfTable, page_of};
-use nearpage_report::{Lines, MachineView, Origin, Series, Shade};
 
-use super::{changes, objects, text};
+use super::changes::change_lines;
+use super::objects::objects_text;
+use super::text::{heading, what_if_columns, what_if_rows};
+use super::{ReplayPage, WhatIfTable, page_of};
+use crate::charts::{Lines, Series, Shade};
+use crate::machine::MachineView;
+use crate::page::Origin;
 
-/// The page.
-pub(super) fn render(report: &Report) -> String {
-    let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
-    let mut heading = String::new();
-    text::heading(&mut heading, report);
+/// The page of a replay as it is.
+pub fn page_of_report(report: &Report, origin: &Origin) -> String {
+    let mut met = String::new();
+    heading(&mut met, report);
     let view = |machine: &Machine| MachineView::of_topology(&machine.topology, machine.page_shift);
     let what_if = report.what_if.as_ref().map(|answer| {
         let title = format!("model {}", answer.model);
         let machine = answer.machine.as_ref().map(view);
-        let mut changes = changes::lines(&answer.changes);
+        let mut changes = change_lines(&answer.changes);
         changes.extend(answer.no_difference.clone());
-        let columns = text::what_if_columns(answer).iter().map(|(name, _)| *name).collect();
-        WhatIfTable { title, changes, columns, rows: text::what_if_rows(answer), machine }
+        let columns = what_if_columns(answer).iter().map(|(name, _)| *name).collect();
+        WhatIfTable { title, changes, columns, rows: what_if_rows(answer), machine }
     });
     let zones = report.series.zones.iter().map(free_pages);
     let page = ReplayPage {
         name: report.bundle.clone(),
-        facts: heading.lines().collect(),
+        facts: met.lines().collect(),
         fidelity: &report.fidelity,
         lines: zones.chain(report.series.pagesets.iter().map(pageset)).collect(),
         what_if,
-        objects: report.objects.as_ref().map(objects::text),
+        objects: report.objects.as_ref().map(objects_text),
         machine: view(&report.machine),
         open_loop: report.open_loop,
     };
-    page_of(&page, &origin)
+    page_of(&page, origin)
 }
 
 fn free_pages(zone: &ZoneSeries) -> Lines {

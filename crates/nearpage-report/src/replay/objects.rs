@@ -18,7 +18,7 @@ const LINES: [Line; 9] = [
 ];
 
 /// The table, with how the events went together above it.
-pub(super) fn text(objects: &Objects) -> String {
+pub fn objects_text(objects: &Objects) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,

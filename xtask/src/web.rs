@@ -1,0 +1,278 @@
+//! `cargo xtask web`: the page of `crates/nearpage-web`, built into a folder that any file server serves, and tried in Chromium.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Build the page that answers in a browser, into target/web
+///
+/// It needs Rust's target wasm32-unknown-unknown and the program wasm-bindgen. What is missing is named in one line, and nothing is
+/// built: the exit status is 0 then.
+#[derive(Args)]
+pub struct WebArgs {
+    /// Also try the page in Chromium, three ways at two widths, beside the command's JSON: needs chromium and node; pictures are in
+    /// target/web-test
+    #[arg(long)]
+    test: bool,
+    /// Test with a trace of 100 MB and ten thousand damaged files instead of 20 MB and five hundred: minutes
+    #[arg(long, requires = "test")]
+    long: bool,
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    /// A program could not be run.
+    #[error("{program}: {error}")]
+    Run {
+        /// The program.
+        program: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A step failed.
+    #[error("{step} failed: {status}")]
+    Failed {
+        /// The step.
+        step: &'static str,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It takes too long to load.
+    #[error("the page has {bytes} bytes when packed, at most {BYTES_MOST} are promised")]
+    TooLarge {
+        /// Without recordings.
+        bytes: usize,
+    },
+}
+
+/// What a browser loads before it can answer, packed by gzip.
+const BYTES_MOST: usize = 1_500_000;
+const TARGET: &str = "wasm32-unknown-unknown";
+const MODULE: &str = "nearpage_web";
+/// Inputs to look at, by the names that the page has for them.
+const EXAMPLES: [(&str, &str); 3] = [
+    ("two-sockets.numactl", "docs/src/examples/two-sockets.numactl"),
+    ("refused.log", "crates/nearpage-explain/tests/reports/6.12/lowmem-reserve-order3.log"),
+    ("q612-n2-mixed.tar.zst", "crates/nearpage-replay/bundles/q612-n2-mixed.tar.zst"),
+];
+
+/// Builds the page, or says what is missing.
+///
+/// # Errors
+///
+/// [`WebError`].
+pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
+    if let Some(missing) = missing() {
+        println!("SKIPPED: the page is not built: {missing}");
+        return Ok(());
+    }
+    let folder = target_dir().join("web");
+    build(&folder)?;
+    let bytes = sizes(&folder)?;
+    if bytes > BYTES_MOST {
+        return Err(WebError::TooLarge { bytes });
+    }
+    match arguments.test {
+        true => test(&folder, arguments.long),
+        false => Ok(()),
+    }
+}
+
+fn build(folder: &Path) -> Result<(), WebError> {
+    let mut compile = Command::new(env!("CARGO"));
+    compile.args(["build", "--quiet", "--package", "nearpage-web", "--profile", "web"]);
+    step(
+        "the build",
+        compile
+            .args(["--target", TARGET])
+            .arg("--target-dir")
+            .arg(target_dir())
+            .current_dir(root()),
+    )?;
+    let _ = fs::remove_dir_all(folder);
+    let compiled = target_dir().join(TARGET).join("web").join(MODULE).with_extension("wasm");
+    let mut bind = Command::new("wasm-bindgen");
+    bind.args(["--target", "web", "--no-typescript", "--out-name", MODULE, "--out-dir"]);
+    step("wasm-bindgen", bind.arg(folder).arg(compiled))?;
+    copy_all(&root().join("crates/nearpage-web/page"), folder)?;
+    // What pages of reports have within them: this page has no policy for what stands inline.
+    copy_all(&root().join("crates/nearpage-report/src/script"), folder)?;
+    for (name, from) in EXAMPLES {
+        copy(&root().join(from), &folder.join("examples").join(name))?;
+    }
+    Ok(())
+}
+
+/// Tells the size of each file as it is and packed; the sum of those that are loaded first.
+fn sizes(folder: &Path) -> Result<usize, WebError> {
+    let mut all = 0;
+    let entries = fs::read_dir(folder).map_err(failed(folder))?;
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    for path in files {
+        let content = fs::read(&path).map_err(failed(&path))?;
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        let packed =
+            packed.write_all(&content).and_then(|()| packed.finish()).map_err(failed(&path))?.len();
+        let name = path.file_name().unwrap_or_default().display();
+        println!("{name:<22} {:>9} bytes, {packed:>8} by gzip", content.len());
+        all += packed;
+    }
+    println!("{}: {all} bytes by gzip, without examples", folder.display());
+    Ok(all)
+}
+
+fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
+    for (program, package) in [("chromium", "chromium"), ("node", "nodejs")] {
+        if !answers(program) {
+            println!(
+                "SKIPPED: the page is not tried: there is no {program} (apt install {package})"
+            );
+            return Ok(());
+        }
+    }
+    let out = target_dir().join("web-test");
+    fs::create_dir_all(&out).map_err(failed(&out))?;
+    // What the command prints of the same inputs, by the same names.
+    let examples = folder.join("examples");
+    let command = |name: &str, words: &[&str]| -> Result<(), WebError> {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["run", "--quiet", "--package", "nearpage-cli", "--manifest-path"]);
+        command.arg(root().join("Cargo.toml")).arg("--").args(words).current_dir(&examples);
+        let output = command.output().map_err(ran(&command))?;
+        if !output.status.success() {
+            let _ = io::stderr().write_all(&output.stderr);
+            return Err(WebError::Failed { step: "nearpage", status: output.status });
+        }
+        let path = out.join(name);
+        fs::write(&path, output.stdout).map_err(failed(&path))
+    };
+    let (machine, log, bundle) = (EXAMPLES[0].0, EXAMPLES[1].0, EXAMPLES[2].0);
+    let topo = ["topo", "--topology", machine, "--model", "linux-6.18", "--json"];
+    command("topo.json", &topo)?;
+    command("topo-set.json", &[&topo[..], &["--set", "vm.watermark_scale_factor=200"]].concat())?;
+    command("explain.json", &["explain", "--json", log])?;
+    command("replay.json", &["replay", bundle, "--json"])?;
+    command(
+        "replay-set.json",
+        &["replay", bundle, "--json", "--set", "pcp.batch_scale_max=0", "--model", "linux-6.1"],
+    )?;
+    let other = "--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G";
+    command(
+        "replay-machine.json",
+        &["replay", bundle, "--json", "--topology", other, "--map-cpus", "round-robin"],
+    )?;
+    let script = root().join("crates/nearpage-web/tests/browser.mjs");
+    let [megabytes, mutants] = if is_long { ["100", "10000"] } else { ["20", "500"] };
+    let mut node = Command::new("node");
+    step("the test in Chromium", node.arg(script).arg(folder).arg(&out).args([megabytes, mutants]))
+}
+
+/// What there is not, and how it comes.
+fn missing() -> Option<String> {
+    let mut libraries = Command::new("rustc");
+    let output = libraries.args(["--print", "target-libdir", "--target", TARGET]).output().ok()?;
+    if !Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir() {
+        return Some(format!("there is no target {TARGET} (rustup target add {TARGET})"));
+    }
+    let wanted = locked("wasm-bindgen")?;
+    let found = Command::new("wasm-bindgen").arg("--version").output().ok();
+    let found = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    match found {
+        Some(found) if found.ends_with(&wanted) => None,
+        found => {
+            let found = found.map_or("is not installed".into(), |found| format!("is {found}"));
+            Some(format!(
+                "wasm-bindgen {found}, expected {wanted} (cargo install wasm-bindgen-cli --version {wanted})"
+            ))
+        }
+    }
+}
+
+/// The version of a crate that is built: its program and it must be the same.
+fn locked(name: &str) -> Option<String> {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).ok()?;
+    let mut lines = lock.lines().skip_while(|line| *line != format!("name = \"{name}\""));
+    Some(lines.nth(1)?.strip_prefix("version = \"")?.trim_end_matches('"').to_owned())
+}
+
+fn answers(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<(), WebError> {
+    for entry in fs::read_dir(from).map_err(failed(from))?.flatten() {
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), WebError> {
+    let folder = to.parent().unwrap_or(to);
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    fs::copy(from, to).map(|_| ()).map_err(failed(from))
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> WebError {
+    let path = path.display().to_string();
+    move |error| WebError::File { path: path.clone(), error }
+}
+
+fn ran(command: &Command) -> impl Fn(io::Error) -> WebError + use<> {
+    let program = command.get_program().display().to_string();
+    move |error| WebError::Run { program: program.clone(), error }
+}
+
+fn step(step: &'static str, command: &mut Command) -> Result<(), WebError> {
+    let run = ran(command);
+    let status = command.status().map_err(run)?;
+    if status.success() { Ok(()) } else { Err(WebError::Failed { step, status }) }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn target_dir() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => env::current_dir().unwrap_or_default().join(folder),
+        None => root().join("target"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_lock_file() {
+        let version = locked("wasm-bindgen").expect("it is locked");
+        assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
+        assert_eq!(locked("no-such-crate"), None);
+    }
+
+    #[test]
+    fn examples_are_where_they_are_taken_from() {
+        for (name, from) in EXAMPLES {
+            assert!(root().join(from).is_file(), "{name}");
+        }
+        let page = fs::read_to_string(root().join("crates/nearpage-web/page/main.js")).unwrap();
+        assert!(EXAMPLES.iter().all(|(name, _)| page.contains(&format!("'{name}'"))));
+    }
+}
