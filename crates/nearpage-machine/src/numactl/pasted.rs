@@ -193,7 +193,8 @@ mod tests {
         for (first, rest) in
             [("  0:  10  2", "1 31"), ("  0:  10  21", "31"), ("  0:  10  25", "5 31")]
         {
-            let words = joined(first, rest);
+            let mut words = first.to_owned();
+            join(&mut words, rest);
             let last = words.split_whitespace().next_back();
             assert_eq!((last, words.matches("25 5").count()), (Some("31"), 0), "{words}");
         }
