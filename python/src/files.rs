@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use nearpage_machine::{Budget, Packing, Unpacking, each_tar_file, open_beneath};
@@ -73,7 +73,7 @@ impl BundleFiles {
 
     /// The next file's name, and its bytes if it is given as it is stored. What is left of the one before is passed over.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(String, Option<u64>)>> {
-        let mut course = self.course.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut course = self.course()?;
         while course.next.is_none() && course.more(py)? {}
         course.part.clear();
         course.given = 0;
@@ -82,12 +82,20 @@ impl BundleFiles {
 
     /// At most so many bytes of the file; none at its end.
     fn read<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let mut course = self.course.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut course = self.course()?;
         while course.given == course.part.len() && course.next.is_none() && course.more(py)? {}
         let left = &course.part[course.given..];
         let given = PyBytes::new(py, &left[..left.len().min(bytes)]);
         course.given += given.as_bytes().len();
         Ok(given)
+    }
+}
+
+impl BundleFiles {
+    /// Whoever waited for another thread here would keep the interpreter from it.
+    fn course(&self) -> PyResult<MutexGuard<'_, Course>> {
+        let in_use = |_| PyOSError::new_err("another thread reads these files");
+        self.course.try_lock().map_err(in_use)
     }
 }
 
@@ -149,7 +157,9 @@ fn each_of_folder(
     tell: &mut Tell<'_>,
 ) -> io::Result<ControlFlow<()>> {
     if depth > DEPTH_MAX {
-        return Err(io::Error::other(format!("{DEPTH_MAX} folders in each other, expected a bundle")));
+        return Err(io::Error::other(format!(
+            "{DEPTH_MAX} folders in each other, expected a bundle"
+        )));
     }
     let entries = fs::read_dir(root.join(folder))?.collect::<io::Result<Vec<_>>>()?;
     let mut entries: Vec<_> = entries.into_iter().map(|entry| (entry.file_name(), entry)).collect();
@@ -191,7 +201,7 @@ fn unpacked<'a>(of: &Unpacking, stream: impl Read + 'a) -> io::Result<Box<dyn Re
 fn pass_on(content: &mut dyn Read, to: &SyncSender<Told>) -> io::Result<ControlFlow<()>> {
     loop {
         let mut part = Vec::with_capacity(PART_BYTES);
-        content.take(PART_BYTES as u64).read_to_end(&mut part)?;
+        (&mut *content).take(PART_BYTES as u64).read_to_end(&mut part)?;
         if part.is_empty() {
             return Ok(ControlFlow::Continue(()));
         }

@@ -107,7 +107,8 @@ fn build(folder: &Path) -> Result<(), WebError> {
     let _ = fs::remove_dir_all(folder);
     let compiled = target_dir().join(TARGET).join("web").join(MODULE).with_extension("wasm");
     let mut bind = Command::new("wasm-bindgen");
-    bind.args(["--target", "web", "--no-typescript", "--out-name", MODULE, "--out-dir"]);
+    bind.args(["--target", "web", "--no-typescript", "--remove-name-section"]);
+    bind.args(["--out-name", MODULE, "--out-dir"]);
     step("wasm-bindgen", bind.arg(folder).arg(compiled))?;
     copy_all(&root().join("crates/nearpage-web/page"), folder)?;
     // What pages of reports have within them: this page has no policy for what stands inline.

@@ -12,6 +12,8 @@ pub struct Budget {
     /// What is kept in memory of what a file unpacks to or names, beside [`KEPT_RATIO`](Self::KEPT_RATIO) times its length.
     /// Captures of the largest machines have some 30 MiB, and a tenth packed.
     pub kept_bytes: u64,
+    /// The window of a stream of xz or zstd, which is held beside all else. `xz -9` takes as much.
+    pub window_bytes: u64,
     /// A file of a copied tree, a table of costs, a trace of the lab. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
     pub file_bytes: u64,
     /// A description of a machine, a recording that is no archive, the samples of a bundle. A plain archive that
@@ -24,6 +26,7 @@ impl Budget {
     pub const DEFAULT: Budget = Budget {
         unpacked_bytes: 64 << 20,
         kept_bytes: 24 << 20,
+        window_bytes: 64 << 20,
         file_bytes: 64 << 20,
         input_bytes: 256 << 20,
     };
@@ -37,8 +40,6 @@ impl Budget {
     pub const HEADERS_BYTES: u64 = 256 << 10;
     /// A member that is kept costs so much beside its name and content.
     pub const MEMBER_BYTES: u64 = 256;
-    /// Memory for a stream of xz: its dictionary, of which `xz -9` takes 64 MiB.
-    pub const XZ_KIBIBYTES: u32 = 96 << 10;
     /// A scenario of the lab. The longest that comes along has a few KiB.
     pub const SCENARIO_BYTES: u64 = 1 << 20;
     /// The slots of a tape of `top`, which is read as a whole.
@@ -59,6 +60,7 @@ impl Budget {
         Budget {
             unpacked_bytes: larger(self.unpacked_bytes, bytes),
             kept_bytes: larger(self.kept_bytes, bytes),
+            window_bytes: larger(self.window_bytes, bytes),
             file_bytes: larger(self.file_bytes, bytes),
             input_bytes: larger(self.input_bytes, bytes),
         }

@@ -108,8 +108,14 @@ impl Unpacking {
             Packing::Tar => return Ok(Box::new(packed)),
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
-            Packing::Xz => Box::new(XzReader::new_mem_limit(packed, true, Budget::XZ_KIBIBYTES)),
+            Packing::Xz => {
+                // The decoder has some memory beside the window.
+                let kibibytes = (self.budget.window_bytes >> 10).saturating_add(32 << 10);
+                let most = u32::try_from(kibibytes).unwrap_or(u32::MAX);
+                Box::new(XzReader::new_mem_limit(packed, true, most))
+            }
             Packing::Zstd => {
+                let packed = self.zstd_in_window(packed)?;
                 let decoder = StreamingDecoder::new(packed).map_err(|error| in_words(&error))?;
                 Box::new(ZstdStream(decoder))
             }
@@ -117,9 +123,51 @@ impl Unpacking {
         Ok(Box::new(self.counted(stream)))
     }
 
+    /// A stream of zstd, if its window is not too large.
+    fn zstd_in_window<'a>(&self, mut packed: impl Read + 'a) -> io::Result<impl Read + 'a> {
+        let mut head = Vec::new();
+        packed.by_ref().take(ZSTD_HEAD_BYTES).read_to_end(&mut head)?;
+        let window = zstd_window(&head).unwrap_or(0);
+        if window > self.budget.window_bytes {
+            let message = format!(
+                "its window has {}, the most is {}; --limit SIZE raises it",
+                size::format(window),
+                size::format(self.budget.window_bytes)
+            );
+            return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+        }
+        Ok(io::Cursor::new(head).chain(packed))
+    }
+
     /// What another decoder unpacks, counted with the rest.
     pub fn counted<'a>(&self, stream: impl Read + 'a) -> impl Read + 'a {
         Bounded { stream, unpacking: self.clone() }
+    }
+}
+
+/// The longest head of a frame of zstd. `RFC 8878: 3.1.1`.
+const ZSTD_HEAD_BYTES: u64 = 18;
+
+/// The window that the head of a frame asks for; `None` if it is cut off, which the decoder tells.
+fn zstd_window(head: &[u8]) -> Option<u64> {
+    let (&flags, rest) = head.get(4..)?.split_first()?;
+    if flags & 0x20 == 0 {
+        let &window = rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // One segment: as long as its content.
+    let of_dictionary = [0, 1, 2, 4][usize::from(flags & 3)];
+    let rest = rest.get(of_dictionary..)?;
+    let number = |bytes: usize| {
+        let digits = rest.get(..bytes)?.iter().rev();
+        Some(digits.fold(0_u64, |number, digit| number << 8 | u64::from(*digit)))
+    };
+    match flags >> 6 {
+        0 => number(1),
+        1 => number(2).map(|length| length + 256),
+        2 => number(4),
+        _ => number(8),
     }
 }
 
@@ -412,6 +460,25 @@ mod tests {
         refused(&|| Box::new(member(b'0', "a", 1 << 20, b'x')), 64);
         // Empty files cost their names.
         refused(&|| Box::new(member(b'0', "a", 0, 0)), 200_000);
+    }
+
+    #[test]
+    fn windows_are_as_large_as_a_budget_allows() {
+        let window = |head: &[u8]| zstd_window(&[&[0x28, 0xb5, 0x2f, 0xfd], head].concat());
+        assert_eq!(window(&[0, 16 << 3]), Some(64 << 20));
+        assert_eq!(window(&[0, 16 << 3 | 1]), Some(72 << 20));
+        assert_eq!(window(&[0x20, 7]), Some(7));
+        assert_eq!(window(&[0x61, 9, 1, 1]), Some(513));
+        assert_eq!(window(&[0xe3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]), Some(1 << 32));
+        assert_eq!(window(&[0xe3, 0, 0]), None);
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0x00, 0x00];
+        let error = |budget: &Budget| {
+            let stream = Unpacking::new(budget).stream(Packing::Zstd, &frame[..]);
+            stream.err().map(|error| error.to_string())
+        };
+        let told = "its window has 128 MiB, the most is 64 MiB; --limit SIZE raises it";
+        assert_eq!(error(&Budget::DEFAULT).as_deref(), Some(told));
+        assert_eq!(error(&Budget::DEFAULT.raised_to(1 << 30)), None);
     }
 
     #[test]

@@ -111,10 +111,13 @@ fn of_archive(packing: Packing, content: &[u8]) -> Kind {
                 kind = Kind::Recording;
                 return Ok(ControlFlow::Break(()));
             }
-            let is_of_sos = path.split('/').any(|part| part == "sos_commands");
-            if is_of_sos || name.starts_with("dmesg") || path.ends_with("var/log/messages") {
+            if path.split('/').any(|part| part == "sos_commands") {
                 kind = Kind::Log;
                 return Ok(ControlFlow::Break(()));
+            }
+            // Captures of a bundle have a log, too, and may come first.
+            if name.starts_with("dmesg") || path.ends_with("var/log/messages") {
+                kind = Kind::Log;
             }
             Ok::<_, io::Error>(ControlFlow::Continue(()))
         })

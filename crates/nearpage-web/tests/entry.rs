@@ -42,6 +42,9 @@ fn what_is_dropped_is_recognised() {
             String::from_utf8_lossy(&content[..20.min(content.len())])
         );
     }
+    // Its logs come before what tells that it is a bundle.
+    let mixed = include_bytes!("../../nearpage-replay/bundles/q612-n2-mixed.tar.zst");
+    assert_eq!(Kind::of(mixed), Kind::Recording);
     // Half a recording is one, and is told by its reader.
     assert_eq!(Kind::of(&BUNDLE[..BUNDLE.len() / 2]), Kind::Recording);
     // A mail may have both.

@@ -161,7 +161,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             false => load::run(arguments, load, machines.first()),
         };
     }
-    let watched = Interruptible::begin(Bar::percent("read"))?;
+    // Nothing is written yet: Ctrl-C ends the process at once.
+    let watched = Bar::percent("read");
     let input = match is_standard(&arguments.input) {
         true => Input::read(STANDARD_INPUT, io::stdin().lock(), &budget, &watched),
         false => Input::open(&arguments.input, &budget, &watched),

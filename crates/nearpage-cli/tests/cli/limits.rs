@@ -77,16 +77,16 @@ impl Inputs {
 }
 
 /// A zstd of a tar whose one member is as long as it is told, and packed to a thirty-thousandth: blocks of 128 KiB.
-fn zstd_bomb(blocks: usize) -> Vec<u8> {
+pub(super) fn zstd_bomb(window_bits: u8, blocks: usize) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_path("a/other").unwrap();
     header.set_size(7 << 30);
     header.set_cksum();
-    zstd_that_begins(header.as_bytes(), blocks)
+    zstd_that_begins(header.as_bytes(), window_bits, blocks)
 }
 
-fn zstd_that_begins(begin: &[u8], blocks: usize) -> Vec<u8> {
-    let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
+fn zstd_that_begins(begin: &[u8], window_bits: u8, blocks: usize) -> Vec<u8> {
+    let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (window_bits - 10) << 3];
     let raw_block = (begin.len() as u32) << 3;
     bomb.extend(&raw_block.to_le_bytes()[..3]);
     bomb.extend(begin);
@@ -138,6 +138,7 @@ pub(super) struct Outcome {
     pub(super) said: String,
     pub(super) resident_kib: u64,
     pub(super) time: Duration,
+    pub(super) cpu_time: Duration,
 }
 
 /// Runs the program, and tells what it took.
@@ -175,11 +176,15 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     // SAFETY: both places for answers are there; nobody else waits for this child.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     assert_eq!(waited, pid);
+    let seconds = |of: libc::timeval| {
+        Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
+    };
     Outcome {
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         said: String::from_utf8(said).unwrap(),
         resident_kib: usage.ru_maxrss as u64,
         time: began.elapsed(),
+        cpu_time: seconds(usage.ru_utime) + seconds(usage.ru_stime),
     }
 }
 
@@ -237,7 +242,7 @@ fn each_limit_of_the_table_is_reached_and_told() {
         (
             "it unpacks to more than 64 MiB and 1000 times its length",
             2,
-            vec!["verify".into(), text(&inputs.write("bomb.tar.zst", &zstd_bomb(50_000)))],
+            vec!["verify".into(), text(&inputs.write("bomb.tar.zst", &zstd_bomb(21, 50_000)))],
         ),
         (
             "more than 256 KiB of names and headers before a file",
@@ -288,7 +293,7 @@ fn each_limit_of_the_table_is_reached_and_told() {
     let mut failures = Vec::new();
     for (message, code, arguments) in &cases {
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let Outcome { code: ended, said, resident_kib, time } = run(&words);
+        let Outcome { code: ended, said, resident_kib, time, .. } = run(&words);
         let tail: String =
             said.chars().rev().take(600).collect::<Vec<_>>().into_iter().rev().collect();
         eprintln!("{message}: {resident_kib} KiB, {time:?}");
@@ -311,7 +316,7 @@ fn each_limit_of_the_table_is_reached_and_told() {
 fn what_begins_like_a_binary_trace_fills_no_disk() {
     let inputs = Inputs::new();
     for begin in [&b"PERFILE2"[..], b"\x17\x08\x44tracing6\0"] {
-        let bomb = inputs.write("trace.zst", &zstd_that_begins(begin, 20_000));
+        let bomb = inputs.write("trace.zst", &zstd_that_begins(begin, 21, 20_000));
         let Outcome { code, said, .. } = run(&["replay", "--trace", bomb.to_str().unwrap()]);
         let is_told = said.contains("it unpacks to more than 64 MiB and 1000 times its length");
         assert!(code == Some(2) && is_told, "{begin:?}: {code:?}: {said}");
@@ -322,7 +327,7 @@ fn what_begins_like_a_binary_trace_fills_no_disk() {
 #[test]
 fn an_option_raises_limits() {
     let inputs = Inputs::new();
-    let bomb = inputs.write("bomb.tar.zst", &zstd_bomb(1200));
+    let bomb = inputs.write("bomb.tar.zst", &zstd_bomb(21, 1200));
     let bomb = bomb.to_str().unwrap();
     let twin = inputs.path("twin");
     let commands: [&[&str]; 15] = [
@@ -354,22 +359,40 @@ fn an_option_raises_limits() {
     assert!(wrong.contains("expected a size such as 0, 512M"), "{wrong}");
 }
 
+/// Whoever runs the tests may ignore Ctrl-C; the command does not.
+pub(super) fn as_ever(command: &mut Command) {
+    let as_ever = || {
+        // SAFETY: a call that may be made after a fork.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(as_ever) };
+}
+
 /// Ctrl-C ends each command that reads a stranger's input, while it waits for more and while there is always more.
 #[test]
 fn ctrl_c_ends_whoever_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (timeline, twin) = (path("a.json"), path("twin"));
-    let commands: [&[&str]; 9] = [
+    let whatif = ["whatif", "-", "--machine", "--numa 1G,cpus=0", "--rules", "nearpage"];
+    let commands: [&[&str]; 15] = [
+        &["doctor", "--sysroot", "-"],
         &["explain", "-"],
         &["lab", "-"],
         &["replay", "-"],
         &["replay", "--bound", "-"],
         &["replay", "--trace", "-"],
+        &["replay", "rules", "-"],
+        &["top", "--once", "-"],
         &["topo", "--bundle", "-"],
         &["topo", "--topology", "-"],
         &["trace", "export", "-", "--chrome", &timeline],
+        &["trace", "summary", "--blame", "-"],
         &["trace", "twin", "-", "--output", &twin],
+        &["verify", "-"],
+        &whatif,
     ];
     let line =
         " sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n".repeat(1000);
@@ -378,13 +401,7 @@ fn ctrl_c_ends_whoever_reads() {
             let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
             command.args(arguments).stdin(Stdio::piped());
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            let as_ever = || {
-                // SAFETY: a call that may be made after a fork; whoever runs the tests may ignore the signal.
-                unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-                Ok(())
-            };
-            // SAFETY: the closure makes one system call.
-            unsafe { command.pre_exec(as_ever) };
+            as_ever(&mut command);
             let mut child = command.spawn().unwrap();
             let mut input = child.stdin.take().unwrap();
             let line = line.clone();

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::io;
+use std::io::{self, ErrorKind};
 
 use nearpage_machine::escaped;
 
@@ -16,6 +16,8 @@ use super::{Lines, MAGIC_BYTES, TRACE_DAT};
 
 /// Bytes that are read at once; a record has less than 64 KiB.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes between two looks at who waits.
+const TURN_BYTES: u64 = 4 << 20;
 /// Events that were recorded together.
 const EVENTS_MAX: u64 = 1 << 16;
 /// Ids of all events together: one for each event on each CPU.
@@ -191,8 +193,10 @@ impl PerfData {
         Ok(&self.window.1[from..from + bytes as usize])
     }
 
-    /// Reads records until some may be given out; false at the end.
+    /// Reads records until some may be given out; false at the end. A round may be all of a long file, and whoever reads may be
+    /// asked to end: a reader that is interrupted comes again.
     fn fill(&mut self) -> io::Result<bool> {
+        let turn_ends = self.at.saturating_add(TURN_BYTES);
         while let Some((kind, at, bytes)) = self.record()? {
             match kind {
                 SAMPLE | COMM | FORK | LOST | LOST_SAMPLES => {
@@ -230,6 +234,9 @@ impl PerfData {
                     return Err(damaged(at, found));
                 }
                 _ => {}
+            }
+            if self.at >= turn_ends {
+                return Err(ErrorKind::Interrupted.into());
             }
         }
         self.until = u64::MAX;

@@ -124,12 +124,15 @@ fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
     let budget = arguments.limit.budget();
     let machine = arguments.machine.as_deref();
     let machine = machine.map(|text| read_machine_text(text, &budget)).transpose()?;
-    let watched = Interruptible::begin(Bar::percent("trace summary"))?;
     let path = &arguments.file;
+    // Nothing is written yet: Ctrl-C ends the process at once.
+    let bar = Bar::percent("read");
     let input = match is_standard(path) {
-        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &budget, &watched),
-        false => Input::open(path, &budget, &watched),
+        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &budget, &bar),
+        false => Input::open(path, &budget, &bar),
     };
+    drop(bar);
+    let watched = Interruptible::begin(Bar::percent("trace summary"))?;
     let summary = match (input.map_err(failed)?, machine) {
         (Input::Bundle(_), Some(_)) => {
             let problem = "--machine goes with a trace: a bundle has its own, and nearpage whatif takes another";
