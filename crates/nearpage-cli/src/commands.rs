@@ -280,7 +280,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn give_up(rights: &Rights) {
     let lacking = match confined::keep(rights) {
         Ok(kept) => {
-            kept.clerk.map(outputs::leave_to);
+            if let Some(clerk) = kept.clerk {
+                outputs::leave_to(clerk);
+            }
             kept.lacking
         }
         Err(error) => Some(format!("a second process: {error}")),

@@ -171,15 +171,15 @@ fn large(size: usize, align: usize) -> Mapped {
         return Mapped { start: boot::alloc(size, align), is_zero: false };
     }
     let most = size.max(align);
-    if most < MAPPED_FROM {
-        if let Some((start, is_zero)) = pages::take_large(size, align) {
-            if is_hardened() {
-                hardened::hand_out_or_report(start.addr(), size);
-            }
-            stats::count_large(size);
-            watch::note(1);
-            return Mapped { start, is_zero };
+    if most < MAPPED_FROM
+        && let Some((start, is_zero)) = pages::take_large(size, align)
+    {
+        if is_hardened() {
+            hardened::hand_out_or_report(start.addr(), size);
         }
+        stats::count_large(size);
+        watch::note(1);
+        return Mapped { start, is_zero };
     }
     mapped(size, align)
 }

@@ -38,8 +38,13 @@ fn resident_memory_stays_near_what_lives() {
         ("cache", 400, 20_000),
     ] {
         let Some([now, _, live, full, trimmed]) = load(name, slots, turns, "") else { return };
-        // Of each class a heap has few objects here: its spans are less full than where many live.
-        let [most, most_trimmed] = if name == "threads" { [150, 130] } else { [135, 110] };
+        // Of each class a heap has few objects here: its spans are less full than where many live. A run of a second ends before all is
+        // given back that will be.
+        let [most, most_trimmed] = match name {
+            "threads" => [155, 130],
+            "mixed" => [150, 110],
+            _ => [135, 110],
+        };
         // The tables and what the kernel counts of the library are 4 MiB, a share that is small where much lives.
         assert!(full * 100 <= live * most + 600, "{name}: {now} thousandths, {full} of {live} MiB");
         assert!(
@@ -49,7 +54,7 @@ fn resident_memory_stays_near_what_lives() {
     }
     // The harness can tell.
     let Some([_, _, live, full, _]) = load("mixed", 12_000, 200_000, "rss=9") else { return };
-    assert!(full * 100 > live * 135 + 600, "{full} of {live} MiB");
+    assert!(full * 100 > live * 150 + 600, "{full} of {live} MiB");
 }
 
 #[test]

@@ -156,15 +156,7 @@ impl Replay {
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
         let ask_likely = |other: &Start, wish: &Wish| {
             let (source, keeps) = (bundle.source(), Keeps::default());
-            ask(
-                source,
-                &survey,
-                start,
-                Wished { wish: wish, start: other },
-                Guess::Likely,
-                keeps,
-                &watch,
-            )
+            ask(source, &survey, start, Wished { wish, start: other }, Guess::Likely, keeps, &watch)
         };
         let what_if = match &other {
             Some(other) => {

@@ -345,7 +345,7 @@ pub(crate) fn sweep(
                         source,
                         &survey,
                         recorded,
-                        Wished { wish: wish, start: &other },
+                        Wished { wish, start: &other },
                         Guess::Likely,
                         Keeps::ASKED,
                         &watch,

@@ -87,7 +87,7 @@ fn figure_table(figures: &FigureTable) -> Markup {
         let shift = figures.page_shift.filter(|_| row.are_pages);
         let bytes = |text: &str| {
             let pages = text.parse::<u64>().ok().filter(|pages| *pages > 0)?;
-            Some(pages.checked_shl(shift?)?).map(size::format)
+            Some(size::format(pages.checked_shl(shift?)?))
         };
         let cell = |text: &String| match bytes(text) {
             Some(bytes) => Cell::number(format!("{text} ({bytes})")),

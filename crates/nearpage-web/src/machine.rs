@@ -50,7 +50,7 @@ pub(crate) fn answer(
         let change = |settings: &mut Settings| set.iter().for_each(|one| one.apply(settings));
         Plan::with(&description, model, lists, change).map_err(|error| {
             let place = Place::Input(shown(&description.source).to_string());
-            InputError::from(InputProblem::Setting(error).at(&place))
+            InputProblem::Setting(error).at(&place)
         })
     };
     let lists = if question.rebuilt { Lists::Rebuilt } else { Lists::Boot };

@@ -253,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             with_file(b"--numa \xff", four_cpus).unwrap_err(),
-            "NEARPAGE_NUMA: FILE: stream did not contain valid UTF-8"
+            "NEARPAGE_NUMA: FILE: invalid utf-8 sequence of 1 bytes from index 7"
         );
         assert_eq!(
             machine_for("topology=/no/such.numa", four_cpus).unwrap_err(),

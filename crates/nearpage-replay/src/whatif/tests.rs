@@ -38,7 +38,7 @@ impl Asked<'_> {
             bundle.source(),
             &self.survey,
             start,
-            Wished { wish: wish, start: &other },
+            Wished { wish, start: &other },
             Guess::Likely,
             Keeps::default(),
             &watch,
