@@ -344,9 +344,14 @@ pub fn read_tar_files(
     each_tar_file(content, |path, content| {
         let Some(name) = name(path) else { return Ok(ControlFlow::Continue(())) };
         let mut file = Vec::new();
-        content
-            .take(unpacking.budget.file_bytes.min(kept.left().saturating_add(1)))
-            .read_to_end(&mut file)?;
+        // More of it may be kept as more of the archive is read.
+        loop {
+            let left = kept.left().saturating_add(1).saturating_sub(file.len() as u64);
+            let most = unpacking.budget.file_bytes.saturating_sub(file.len() as u64).min(left);
+            if (&mut *content).take(most).read_to_end(&mut file)? == 0 {
+                break;
+            }
+        }
         kept.add_member(file.len() + name.len())?;
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         // A short archive may unpack to many files of zeros.

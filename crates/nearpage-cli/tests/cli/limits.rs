@@ -166,9 +166,23 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
         let mut said = Vec::new();
         err.read_to_end(&mut said).map(|_| said).unwrap()
     });
+    // What the kernel tells at the end begins with what this process had when it started the other one.
+    let status = format!("/proc/{}/status", child.id());
+    let watched = std::thread::spawn(move || {
+        let mut most = 0;
+        loop {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            // A zombie has none.
+            let Some(peak) = peak else { return most };
+            most = peak.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(most);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
     let mut said = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut said).unwrap();
     said.extend(errors.join().unwrap());
+    let resident_kib = watched.join().unwrap();
     // The child is no more than a zombie, which keeps what it took.
     let (mut status, pid) = (0, child.id() as libc::pid_t);
     // SAFETY: numbers; zeroes are a value.
@@ -182,7 +196,7 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     Outcome {
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         said: String::from_utf8(said).unwrap(),
-        resident_kib: usage.ru_maxrss as u64,
+        resident_kib,
         time: began.elapsed(),
         cpu_time: seconds(usage.ru_utime) + seconds(usage.ru_stime),
     }
