@@ -172,7 +172,7 @@
     const marks = all("figure.scatter").map(figure => {
       const svg = figure.querySelector("svg");
       const [x0, x1, left, right, y0, y1, bottom, top] = figure.dataset.axes.split(" ").map(Number);
-      const circle = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      const circle = document.createElementNS(svg.namespaceURI, "circle");
       circle.setAttribute("class", "chosen");
       circle.setAttribute("r", 9);
       svg.append(circle);
