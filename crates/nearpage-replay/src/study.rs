@@ -14,14 +14,13 @@ use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::{OPEN_LOOP, recorded_totals};
 use crate::session::{ZoneChoice, replay_likely};
-use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::timeline::Timeline;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Changes, Keeps, Wish, Wished, ask_all, passes_for, start_of};
+use crate::whatif::{Answer, Changes, Keeps, Load, Wish, Wished, passes_for, start_of};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -176,13 +175,12 @@ pub(crate) fn study(
     let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
     let compared = fidelity::compare(start, &replayed, &truth, &unlogged, ZoneChoice::Model);
     let source = bundle.source();
-    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
-    let scene = Scene { source, survey: &survey, recorded: start, keeps, watch: &watch };
+    let load = Load { source, survey: &survey, recorded: start, watch: &watch };
     let mut timeline = match asked.moments {
         0 => Timeline::default(),
         _ => Timeline::recorded(start, &survey, &replayed.outcomes[0].snapshots, &truth.samples),
     };
-    let (now, then) = plan.answers(&scene, starts, &mut timeline)?;
+    let (now, then) = plan.answers(load, starts, asked.moments, &mut timeline)?;
     let now_is = match &plan.before.machine {
         Some(machine) => format!("{} on {}", now.model.name, machine.source),
         None => format!("{} on the recorded machine", now.model.name),
@@ -242,10 +240,9 @@ fn study_alone(
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
     let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.passes(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;
-    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
-    let scene = Scene { source, survey: &survey, recorded: &start, keeps, watch: &watch };
+    let load = Load { source, survey: &survey, recorded: &start, watch: &watch };
     let mut timeline = Timeline::default();
-    let (now, mut then) = plan.answers(&scene, 0, &mut timeline)?;
+    let (now, mut then) = plan.answers(load, 0, asked.moments, &mut timeline)?;
     for of in &mut then {
         // It is the machine of both.
         of.changes.machine = None;
@@ -319,23 +316,25 @@ impl Plan {
     /// Adds to `timeline` what runs from the likely start went through.
     fn answers(
         &self,
-        scene: &Scene<'_>,
+        load: Load<'_>,
         starts: u32,
+        moments: usize,
         timeline: &mut Timeline,
     ) -> Result<(Answer, Vec<Then>), ReplayError> {
-        let (now, then) = self.all(scene, Guess::Likely, scene.keeps)?;
+        let keeps = Keeps { moments, ..Keeps::default() };
+        let (now, then) = self.all(load, Guess::Likely, keeps)?;
         let thens = then.iter().zip(&self.others).map(|(answer, start)| ("then", answer, start));
         for (when, answer, start) in [("now", &now, &self.before_start)].into_iter().chain(thens) {
             if let Some(moments) = &answer.moments {
                 let name = format!("{when}: {}", answer.model.name);
-                timeline.add(name, start, scene.survey, moments);
+                timeline.add(name, start, load.survey, moments);
             }
         }
         let mut nows = Vec::new();
         let mut drawn: Vec<Vec<Answer>> = then.iter().map(|_| Vec::new()).collect();
         for number in 1..=starts {
             let guess = Guess::Drawn(Draw::new(number.into()));
-            let (now, then) = self.all(scene, guess, Keeps::default())?;
+            let (now, then) = self.all(load, guess, Keeps::default())?;
             nows.push(now);
             drawn.iter_mut().zip(then).for_each(|(all, answer)| all.push(answer));
         }
@@ -347,28 +346,17 @@ impl Plan {
     /// What it comes to without the change, and with it for each set of rules.
     fn all(
         &self,
-        scene: &Scene<'_>,
+        load: Load<'_>,
         guess: Guess,
         keeps: Keeps,
     ) -> Result<(Answer, Vec<Answer>), ReplayError> {
-        let Scene { source, survey, recorded, watch, .. } = *scene;
         let others = self.wishes.iter().zip(&self.others);
         let wished = [(&self.before, &self.before_start)].into_iter().chain(others);
         let wished: Vec<Wished<'_>> = wished.map(|(wish, start)| Wished { wish, start }).collect();
-        let mut all = ask_all(source, survey, recorded, &wished, guess, keeps, watch)?;
+        let mut all = load.ask_all(&wished, guess, keeps)?;
         let now = all.remove(0);
         Ok((now, all))
     }
-}
-
-/// What all runs have in common.
-#[derive(Clone, Copy)]
-struct Scene<'a> {
-    source: &'a Source,
-    survey: &'a Survey,
-    recorded: &'a Start,
-    keeps: Keeps,
-    watch: &'a Watch<'a>,
 }
 
 impl PlayedMachine {

@@ -72,48 +72,97 @@ pub(crate) struct Wished<'a> {
 /// So many runs go side by side: each has a machine's memory.
 const SIDE_BY_SIDE: usize = 4;
 
-/// Replays a trace as wished, with what `guess` says of what the start leaves open. `recorded` is its own start state.
-///
-/// # Errors
-///
-/// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
-pub(crate) fn ask(
-    source: &Source,
-    survey: &Survey,
-    recorded: &Start,
-    wished: Wished<'_>,
-    guess: Guess,
-    keeps: Keeps,
-    watch: &Watch<'_>,
-) -> Result<Answer, ReplayError> {
-    let mut all = ask_all(source, survey, recorded, &[wished], guess, keeps, watch)?;
-    Ok(all.remove(0))
-}
-
-/// Passes over the trace that [`ask_all`] makes for so many wishes.
+/// Passes over the trace that [`Load::ask_all`] makes for so many wishes.
 pub(crate) fn passes_for(wishes: usize) -> u64 {
     wishes.div_ceil(SIDE_BY_SIDE) as u64
 }
 
-/// As [`ask`], several wishes in a pass over the trace.
-///
-/// # Errors
-///
-/// As [`ask`].
-pub(crate) fn ask_all(
-    source: &Source,
-    survey: &Survey,
-    recorded: &Start,
-    wished: &[Wished<'_>],
-    guess: Guess,
-    keeps: Keeps,
-    watch: &Watch<'_>,
-) -> Result<Vec<Answer>, ReplayError> {
-    let mut answers = Vec::with_capacity(wished.len());
-    for wished in wished.chunks(SIDE_BY_SIDE) {
-        answers.extend(side_by_side(source, survey, recorded, wished, guess, keeps, watch)?);
+/// A trace, what is known of it, its own start state, and who watches: what all that is asked about a load has in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Load<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) survey: &'a Survey,
+    pub(crate) recorded: &'a Start,
+    pub(crate) watch: &'a Watch<'a>,
+}
+
+impl Load<'_> {
+    /// Replays the trace as wished, with what `guess` says of what the start leaves open.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
+    pub(crate) fn ask(
+        &self,
+        wished: Wished<'_>,
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Answer, ReplayError> {
+        Ok(self.ask_all(&[wished], guess, keeps)?.remove(0))
     }
-    Ok(answers)
+
+    /// The same, several wishes in a pass over the trace.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub(crate) fn ask_all(
+        &self,
+        wished: &[Wished<'_>],
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Vec<Answer>, ReplayError> {
+        let mut answers = Vec::with_capacity(wished.len());
+        for wished in wished.chunks(SIDE_BY_SIDE) {
+            answers.extend(self.side_by_side(wished, guess, keeps)?);
+        }
+        Ok(answers)
+    }
+
+    fn side_by_side(
+        &self,
+        wished: &[Wished<'_>],
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Vec<Answer>, ReplayError> {
+        let Load { source, survey, recorded, watch } = *self;
+        let cpus = wished.iter().map(|Wished { wish, start }| {
+            CpuMap::new(wish.cpus, &recorded.topology, &start.topology)
+        });
+        let cpus: Vec<CpuMap> = cpus.collect();
+        let memories = wished.iter().map(|of| Memory::new(source.name(), of.start, 1));
+        let mut memories: Vec<Memory> = memories.collect::<Result<_, _>>()?;
+        let mut all = Vec::new();
+        for ((memory, &wished), cpus) in memories.iter_mut().zip(wished).zip(&cpus) {
+            let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
+                unreachable!("one core was asked for")
+            };
+            let start = wished.start;
+            let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
+                guess.pages(&survey.clues(pageset, zone))
+            });
+            if keeps.asked {
+                run.keep_asked();
+            }
+            let moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
+            let is_elsewhere = wished.wish.machine.is_some();
+            let player = Player::new(recorded, survey, run, start, cpus, is_elsewhere);
+            all.push(Asking { player, moments, wished });
+        }
+        let mut window = survey.window();
+        source.with_trace_text(watch, |name, text| {
+            read_trace::<ReplayError>(name, text, |event| {
+                if window.admits(&event.event) {
+                    all.iter_mut().for_each(|asking| asking.hear(event));
+                }
+                Ok(())
+            })
+        })?;
+        all.into_iter()
+            .zip(&cpus)
+            .map(|(asking, cpus)| asking.finish(source, recorded, cpus))
+            .collect()
+    }
 }
 
 /// A run that is asked for.
@@ -121,50 +170,6 @@ struct Asking<'a, 'm> {
     player: Player<'a, 'm>,
     moments: Option<Moments>,
     wished: Wished<'a>,
-}
-
-fn side_by_side(
-    source: &Source,
-    survey: &Survey,
-    recorded: &Start,
-    wished: &[Wished<'_>],
-    guess: Guess,
-    keeps: Keeps,
-    watch: &Watch<'_>,
-) -> Result<Vec<Answer>, ReplayError> {
-    let cpus = wished
-        .iter()
-        .map(|Wished { wish, start }| CpuMap::new(wish.cpus, &recorded.topology, &start.topology));
-    let cpus: Vec<CpuMap> = cpus.collect();
-    let memories = wished.iter().map(|of| Memory::new(source.name(), of.start, 1));
-    let mut memories: Vec<Memory> = memories.collect::<Result<_, _>>()?;
-    let mut all = Vec::new();
-    for ((memory, &wished), cpus) in memories.iter_mut().zip(wished).zip(&cpus) {
-        let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
-            unreachable!("one core was asked for")
-        };
-        let start = wished.start;
-        let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
-            guess.pages(&survey.clues(pageset, zone))
-        });
-        if keeps.asked {
-            run.keep_asked();
-        }
-        let moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
-        let is_elsewhere = wished.wish.machine.is_some();
-        let player = Player::new(recorded, survey, run, start, cpus, is_elsewhere);
-        all.push(Asking { player, moments, wished });
-    }
-    let mut window = survey.window();
-    source.with_trace_text(watch, |name, text| {
-        read_trace::<ReplayError>(name, text, |event| {
-            if window.admits(&event.event) {
-                all.iter_mut().for_each(|asking| asking.hear(event));
-            }
-            Ok(())
-        })
-    })?;
-    all.into_iter().zip(&cpus).map(|(asking, cpus)| asking.finish(source, recorded, cpus)).collect()
 }
 
 impl Asking<'_, '_> {

@@ -34,16 +34,9 @@ impl Asked<'_> {
         let (bundle, start) = (self.replay.bundle(), self.replay.start());
         let watch = Watch::new(&Unwatched, 1, 1);
         let other = start_of(bundle.name(), start, wish).unwrap();
-        ask(
-            bundle.source(),
-            &self.survey,
-            start,
-            Wished { wish, start: &other },
-            Guess::Likely,
-            Keeps::default(),
-            &watch,
-        )
-        .unwrap()
+        let load =
+            Load { source: bundle.source(), survey: &self.survey, recorded: start, watch: &watch };
+        load.ask(Wished { wish, start: &other }, Guess::Likely, Keeps::default()).unwrap()
     }
 }
 
