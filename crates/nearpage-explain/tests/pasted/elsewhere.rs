@@ -1,20 +1,9 @@
 //! Kinds that reports from elsewhere had, each as a small input: what stands around figures, and what is missing among them.
 
-mod all;
-
 use nearpage_explain::{Answer, CauseKind, Change, Effect, Explanation, Mark, Rule};
 
-use all::explained;
-
-fn only(log: &str) -> Explanation {
-    let mut all = explained(log);
-    assert_eq!(all.len(), 1, "{all:#?}");
-    all.remove(0)
-}
-
-fn kinds(explanation: &Explanation) -> Vec<CauseKind> {
-    explanation.causes.iter().map(|cause| cause.kind).collect()
-}
+use super::all::explained;
+use super::{kinds, only};
 
 fn effect(explanation: &Explanation, change: Change) -> Effect {
     let found = explanation.remedies.iter().find(|remedy| remedy.change == change);
