@@ -39,7 +39,7 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 21] = [
+    const PHRASES: [&str; 25] = [
         "page alloc",
         "order alloc",
         "oom-kill",
@@ -61,6 +61,10 @@ static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "Linux version",
         "Mem-",
         "kB min:",
+        "alloc failed, req-size: ",
+        "lowmemorykiller: Kill",
+        "systemd-oomd[",
+        "earlyoom[",
     ];
     // Some programs keep words together by blanks of another kind.
     let phrases = PHRASES.map(|phrase| [phrase.to_owned(), phrase.replace(' ', "\u{a0}")]);
@@ -568,7 +572,8 @@ impl<R: BufRead> Reader<R> {
             Piece::Killed(..) => taker(&|open| open.caller() == caller),
             _ => taker(&|open| open.is_likely(piece, time)),
         };
-        likely.or_else(|| taker(&|_| true))
+        let timed = likely.or_else(|| taker(&|open| open.is_timed_as(time)));
+        timed.or_else(|| taker(&|_| true))
     }
 
     /// The only report that is unfinished, if the piece is a row of blocks whose zone's own row was lost.
@@ -591,9 +596,14 @@ impl<R: BufRead> Reader<R> {
             Piece::Other if head::is_cut(&message.text) => {
                 "its first line was cut, its flags are missing"
             }
+
             Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {
                 return self.note_state(piece, number);
             }
+            Piece::Other => match head::of_others(&message.text) {
+                Some(why) => why,
+                None => return,
+            },
             _ => return,
         };
         if self.unread.len() < UNREAD_MOST {
@@ -631,12 +641,28 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn open_one(&mut self, open: Open) {
+        self.forget_told_before(&open);
         self.close_where(|open| open.is_complete() || open.lacks_head());
         if self.open.len() == OPEN_MOST {
             let oldest = self.open.remove(0);
             self.close(oldest);
         }
         self.open.push(open);
+    }
+
+    /// Who sends a report tells of it first, by its first line: that is none of its own.
+    fn forget_told_before(&mut self, report: &Open) {
+        let is_told = |open: &Open| open.quotes == report.quotes && open.is_told_before(report);
+        let told = self.open.extract_if(.., |open| is_told(open)).map(|open| open.first_line());
+        let line = report.first_line();
+        for first in told.collect::<Vec<u64>>() {
+            if self.unread.len() < UNREAD_MOST {
+                let why = format!(
+                    "a first line alone, of a request as that of the report at line {line}"
+                );
+                self.unread.push(Unread { line: first, why });
+            }
+        }
     }
 
     fn end(&mut self) {

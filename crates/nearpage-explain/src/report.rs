@@ -429,6 +429,9 @@ pub struct Report {
     pub stalled_ms: Option<u64>,
     /// Of vmalloc: what failed, in the kernel's words. Pages were refused if it says so, else addresses or the tables for them.
     pub failed: Option<String>,
+    /// Of vmalloc: bytes of the area, of kernels that print it beside what failed.
+    #[serde(skip)]
+    pub(crate) area: Option<u64>,
     /// Why the OOM killer says it was called: `CONSTRAINT_NONE`, `_CPUSET`, `_MEMORY_POLICY`, `_MEMCG`.
     pub constraint: Option<String>,
     /// The memory cgroup at its limit.
@@ -451,6 +454,12 @@ pub struct Report {
     pub secondary_table_pages: Option<u64>,
     /// Free pages of CMA of the whole machine.
     pub free_cma_pages: Option<u64>,
+    /// Pages that processes have mapped.
+    #[serde(skip)]
+    pub(crate) mapped_pages: Option<u64>,
+    /// Whether the row is there behind which all kernels with swap tell of it.
+    #[serde(skip)]
+    pub(crate) has_page_cache: bool,
     /// Free pages of the whole machine, also of nodes and zones that are left out.
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.

@@ -61,6 +61,24 @@ impl Verdict {
         self.zones.iter().find(|zone| zone.node == node && zone.zone == *name)
     }
 
+    /// The same on the largest zone, which refuses, where one that gives has less than an eighth of its memory.
+    pub(crate) fn refusal_of_main(&self) -> Option<Verdict> {
+        let passing = self.of_row().filter(|_| self.rule == Rule::Passes)?;
+        let is_refusing =
+            |zone: &&ZoneVerdict| zone.excluded.is_none() && zone.at_min.answer == Answer::Refused;
+        let size = |zone: &ZoneVerdict| zone.managed.known().unwrap_or(zone.managed.most());
+        let main = self.zones.iter().filter(is_refusing).max_by_key(|zone| size(zone))?;
+        (size(main) < u64::MAX && size(main) / 8 > size(passing)).then(|| Verdict {
+            rule: main.at_min.rule,
+            answer: main.at_min.answer,
+            mark: Mark::Min,
+            depends_on: Vec::new(),
+            node: Some(main.node),
+            zone: Some(main.zone.clone()),
+            ..self.clone()
+        })
+    }
+
     /// Judges a report. Where the size of a page is not told, what is said holds for each that is possible.
     pub fn of(report: &Report) -> Verdict {
         let mut verdict = Verdict::of_one_size(report);
@@ -412,8 +430,9 @@ fn asked(judged: &[ZoneVerdict]) -> impl DoubleEndedIterator<Item = &ZoneVerdict
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {
     let report = zones.report;
     let hidden_pages = hidden_pages(report);
-    let beyond =
-        judged.iter().find(|zone| zone.excluded.is_some() && zone.at_min.rule == Rule::Passes);
+    let gives = |zone: &&ZoneVerdict| zone.excluded.is_some() && zone.at_min.rule == Rule::Passes;
+    let gives_much = |zone: &&ZoneVerdict| gives(zone) && !zone.gives_little();
+    let beyond = judged.iter().find(gives_much).or_else(|| judged.iter().find(gives));
     if let Some(zone) = beyond {
         let elsewhere = Some((zone.node, zone.zone.clone()));
         return Some(Confinement { by: zone.excluded?, elsewhere, hidden_pages });
@@ -424,6 +443,7 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
         _ if hidden_pages == 0 => None,
         _ if report.nodemask.is_some() => Some(Excluded::Policy),
         _ if zones.highest() < zones.index("Normal") => Some(Excluded::Kind),
+        _ if is_high(zones, hidden_pages) => Some(Excluded::Kind),
         // The cpuset at the root has all nodes: the zones were lost on their way.
         _ if report.mems_allowed.is_some() && report.cpuset.as_deref() != Some("/") => {
             Some(Excluded::Cpuset)
@@ -431,6 +451,20 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
         _ => None,
     };
     by.map(|by| Confinement { by, elsewhere: None, hidden_pages })
+}
+
+/// Whether what is not shown is high memory, or movable, which the request may not use: kernels from 6.1 on leave it out.
+fn is_high(zones: &Zones<'_>, hidden_pages: u64) -> bool {
+    let report = zones.report;
+    let is_shown = |name: &str| report.zones.iter().any(|zone| zone.name == name);
+    let high = report.highmem_pages.unwrap_or(0);
+    let little = report.ram_pages.unwrap_or(0) / 64;
+    high > 0
+        && hidden_pages <= high.saturating_add(little)
+        && !zones.gfp.intersects(Gfp::HIGHMEM | Gfp::MOVABLE)
+        && zones.is_before((6, 1)) != Some(true)
+        && !is_shown("HighMem")
+        && !is_shown("Movable")
 }
 
 /// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.

@@ -17,10 +17,12 @@ const ORDERS_MOST: usize = 32;
 
 /// Which zones a kernel was built with, lowest first. A report prints those that have memory; how many columns
 /// `lowmem_reserve[]` has says which others there are.
-const BUILT_WITH: [&[&str]; 12] = [
+const BUILT_WITH: [&[&str]; 13] = [
     &["DMA", "DMA32", "Normal", "Movable", "Device"],
     &["DMA", "DMA32", "Normal", "Movable"],
     &["DMA", "Normal", "HighMem", "Movable"],
+    // Linux 2.6.15 to 2.6.18, also of 32 bits.
+    &["DMA", "DMA32", "Normal", "HighMem"],
     &["DMA", "Normal", "HighMem", "Movable", "Device"],
     &["DMA32", "Normal", "Movable", "Device"],
     &["DMA32", "Normal", "Movable"],
@@ -150,6 +152,14 @@ impl<'a> Zones<'a> {
 
     pub(crate) fn kib(&self, pages: u64) -> u64 {
         pages.saturating_mul(self.page_kib)
+    }
+
+    /// Whether zones are shown which the kernel's own memory may not use, and neither may the request; it may use all others.
+    pub(crate) fn has_high_beyond(&self) -> bool {
+        let is_high = |zone: &&ZoneRow| matches!(zone.name.as_str(), "HighMem" | "Movable");
+        let is_beyond = |zone: &ZoneRow| self.excluded(zone) == Some(Excluded::Kind);
+        let zones = || self.report.zones.iter();
+        zones().any(|zone| is_high(&zone)) && zones().all(|zone| is_beyond(zone) == is_high(&zone))
     }
 
     /// The index of a zone among those that the kernel has.
@@ -388,7 +398,17 @@ impl<'a> Zones<'a> {
         }
         let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
         let kept = kept.saturating_add(self.taken_by_mistake());
-        let needed = self.check(figures, side).free_needed().0.saturating_add(kept);
+        let check = self.check(figures, side);
+        let raw = WatermarkCheck {
+            mark: PageCount(check.mark.0.saturating_sub(check.boost.0)),
+            boost: PageCount(0),
+            ..check
+        };
+        // An urgent single page that the boost does not hold up.
+        let at_raw = WatermarkCheck { free: raw.free_needed(), ..check };
+        let is_raw = check.boost.0 > 0 && watermark_fast(&at_raw, |_, _| true);
+        let needed = if is_raw { at_raw.free } else { check.free_needed() };
+        let needed = needed.0.saturating_add(kept);
         if needed >= PAGES_MOST { u64::MAX } else { needed }
     }
 
