@@ -228,6 +228,12 @@ impl Filled<'_> {
         let report = self.report();
         let asked = report.zones.iter().filter(|zone| self.zones.excluded(zone).is_none());
         let figure = asked.map(|zone| zone.lists).sum::<Figure>();
+        let counted = report.on_lists(4).map(|pages| Figure::exact(self.zones.kib(pages)));
+        let is_all = report.zones.iter().all(|zone| self.zones.excluded(zone).is_none());
+        let figure = match counted.filter(|_| is_all && !figure.is_exact()) {
+            Some(counted) => figure.and(counted),
+            None => figure,
+        };
         let lists = figure.least();
         let mapped = report.mapped_pages.map_or(0, |pages| self.zones.kib(pages)).min(lists);
         let mapped = match mapped {

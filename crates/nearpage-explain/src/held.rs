@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::report::{NodeRow, ZoneRow};
+use crate::verdict::hidden_pages;
 use crate::zones::Zones;
 
 /// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
@@ -41,10 +42,16 @@ pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
         let sum = |rows: Vec<&ZoneRow>| rows.into_iter().map(of).sum::<Figure>();
         if others.is_empty() { all } else { all.minus(sum(others)).and(sum(asked)) }
     };
+    // Rows of nodes and zones are long, and break off; the machine's counters are not, and count the same where all are shown.
+    let is_all = hidden_pages(report) == 0 && !report.zones.is_empty();
+    let or_counted = |of_nodes: Figure, pages: Option<u64>| match pages.filter(|_| is_all) {
+        Some(pages) if !of_nodes.is_exact() => of_nodes.and(Figure::exact(zones.kib(pages))),
+        _ => of_nodes,
+    };
     let (anon, file, unevictable) = (
-        of_nodes(&|node| node.anon),
-        of_nodes(&|node| node.file),
-        of_nodes(&|node| node.unevictable),
+        or_counted(of_nodes(&|node| node.anon), report.on_lists(0)),
+        or_counted(of_nodes(&|node| node.file), report.on_lists(2)),
+        or_counted(of_nodes(&|node| node.unevictable), report.lists_pages[6]),
     );
     let slab_reclaimable = kib(report.slab_reclaimable_pages);
     let slab_unreclaimable = kib(report.slab_unreclaimable_pages);

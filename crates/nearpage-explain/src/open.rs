@@ -113,6 +113,7 @@ impl Open {
             secondary_table_pages: None,
             free_cma_pages: None,
             mapped_pages: None,
+            lists_pages: Default::default(),
             has_page_cache: false,
             free_pages: None,
             ram_pages: None,
@@ -123,6 +124,7 @@ impl Open {
             swap_leaving: None,
             hugetlb: None,
             tasks: Vec::new(),
+            by_name: Default::default(),
             tasks_listed: 0,
             victim: None,
             chosen: None,
@@ -443,6 +445,9 @@ impl Open {
         report.secondary_table_pages = report.secondary_table_pages.or(counters.secondary_tables);
         report.free_cma_pages = report.free_cma_pages.or(counters.free_cma);
         report.mapped_pages = report.mapped_pages.or(counters.mapped);
+        for (pages, told) in report.lists_pages.iter_mut().zip(counters.lists) {
+            *pages = pages.or(told);
+        }
         true
     }
 

@@ -43,7 +43,20 @@ pub(crate) struct Counters {
     pub(crate) secondary_tables: Option<u64>,
     pub(crate) free_cma: Option<u64>,
     pub(crate) mapped: Option<u64>,
+    /// By [`LISTS`].
+    pub(crate) lists: [Option<u64>; LISTS.len()],
 }
+
+/// Counters of what is on the lists of reclaim; those before 2.6.28 are of both kinds.
+pub(crate) const LISTS: [[&str; 2]; 7] = [
+    ["active_anon", "Active_anon"],
+    ["inactive_anon", "Inactive_anon"],
+    ["active_file", "Active_file"],
+    ["inactive_file", "Inactive_file"],
+    ["Active", "active"],
+    ["Inactive", "inactive"],
+    ["unevictable", "Unevictable"],
+];
 
 /// A line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -184,6 +197,7 @@ fn of_memory(message: &str) -> Option<Piece> {
             secondary_tables: number("sec_pagetables"),
             free_cma: number("free_cma"),
             mapped: number("mapped"),
+            lists: LISTS.map(|names| names.into_iter().find_map(number)),
         };
         if counters != Counters::default() {
             return Some(Piece::Counters(counters));

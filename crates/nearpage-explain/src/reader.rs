@@ -624,7 +624,7 @@ impl<R: BufRead> Reader<R> {
             self.unread.push(Unread { line: number, why: STATE.into() });
         }
         let Piece::Zone(row) = piece else { return };
-        let ZoneRow { node, name, free, min, free_cma, .. } = &row.0;
+        let ZoneRow { node, name, free, min, boost, free_cma, file, .. } = &row.0;
         let told = self.unread.iter_mut().rev().find(|unread| unread.why.starts_with(STATE));
         if let (Some(unread), Some(free)) = (told, free.known())
             && unread.why.len() < WHY_MOST
@@ -632,10 +632,16 @@ impl<R: BufRead> Reader<R> {
             let cma = free_cma.known().filter(|cma| *cma > 0);
             let cma = cma.map(|cma| format!(", {} of them for CMA", kib(cma)));
             let below = if free < min.least() { ", below min" } else { "" };
+            let boost = boost.known().filter(|boost| *boost > 0);
+            let boost = boost.map(|boost| format!(", min raised by a boost of {}", kib(boost)));
+            let file = file.known().filter(|file| *file > free.saturating_mul(8));
+            let file = file.map(|file| format!(", {} of files that could leave", kib(file)));
             unread.why += &format!(
-                "; {name} of node {node} had {} free{}{below}",
+                "; {name} of node {node} had {} free{}{below}{}{}",
                 kib(free),
-                cma.unwrap_or_default()
+                cma.unwrap_or_default(),
+                boost.unwrap_or_default(),
+                file.unwrap_or_default()
             );
         }
     }

@@ -1,5 +1,7 @@
 //! What a kernel printed about a request that it refused, as it printed it. Sizes are in KiB, as there.
 
+use std::collections::BTreeMap;
+
 use nearpage::Gfp;
 use serde::Serialize;
 
@@ -457,6 +459,9 @@ pub struct Report {
     /// Pages that processes have mapped.
     #[serde(skip)]
     pub(crate) mapped_pages: Option<u64>,
+    /// What is on the lists of reclaim of the machine, in pages, by [`crate::piece::LISTS`].
+    #[serde(skip)]
+    pub(crate) lists_pages: [Option<u64>; crate::piece::LISTS.len()],
     /// Whether the row is there behind which all kernels with swap tell of it.
     #[serde(skip)]
     pub(crate) has_page_cache: bool,
@@ -478,6 +483,9 @@ pub struct Report {
     pub hugetlb: Option<(u64, u64)>,
     /// The largest tasks, at most [`TASKS_MOST`].
     pub tasks: Vec<Task>,
+    /// Tasks of a name: how many, and their resident pages together.
+    #[serde(skip)]
+    pub(crate) by_name: BTreeMap<String, (u64, u64)>,
     /// How many tasks were listed.
     pub tasks_listed: u64,
     /// Who was ended.
@@ -509,10 +517,18 @@ pub struct Report {
 
 /// Tasks that a report keeps.
 pub const TASKS_MOST: usize = 8;
+/// Names of tasks that a report keeps.
+pub(crate) const NAMES_MOST: usize = 256;
 /// Unreadable figures that a report keeps.
 pub const UNREADABLE_MOST: usize = 8;
 
 impl Report {
+    /// Pages on two of the machine's lists together, if both are told.
+    pub(crate) fn on_lists(&self, first: usize) -> Option<u64> {
+        let [one, two] = [self.lists_pages[first]?, self.lists_pages[first + 1]?];
+        Some(one.saturating_add(two))
+    }
+
     /// The size of a page: that of the smallest free blocks. Without any it is the least that all figures are multiples of and
     /// that comes to the free pages of the machine.
     pub fn page_kib(&self) -> u64 {

@@ -153,7 +153,10 @@ impl Verdict {
             zone: named.map(|zone| zone.zone.clone()),
             confined_by: confined_by.filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
-            rights: rights(zones.flags),
+            rights: match zones.is_harder() {
+                true => "3/4 of the min mark: it cannot wait".into(),
+                false => rights(zones.flags),
+            },
             no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }

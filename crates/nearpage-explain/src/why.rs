@@ -87,6 +87,12 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if gives_little {
         let row = passed.row(report);
         causes.extend(Sought { report, verdict: passed, zones, row }.late());
+    } else if let Some(at) = causes.iter().position(|cause| cause.kind == CauseKind::Late) {
+        // Memory that nobody gives back is why, also where a zone would give again.
+        let is_full =
+            report.kind == Kind::Oom && causes.get(at + 1).is_some_and(|next| stays(&next));
+        let late = causes.remove(at);
+        causes.insert(if is_full { causes.len() } else { at }, late);
     }
     causes
 }
@@ -189,6 +195,7 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         causes.push(Cause::new(CauseKind::MemcgParent, None, text));
     }
     causes.extend(memcg_parts(memcg));
+    causes.extend(memcg_task(report, memcg));
     // Memory of files can leave: what it waits for tells more than the limit.
     let unwritten = causes.iter().position(|cause| cause.kind == CauseKind::Files);
     if let Some(at) = unwritten.filter(|_| memcg.is_unwritten()) {
@@ -196,6 +203,23 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         causes.insert(0, files);
     }
     causes
+}
+
+/// Who has most of a group's memory.
+fn memcg_task(report: &Report, memcg: &Memcg) -> Option<Cause> {
+    let (task, usage) = (report.tasks.first()?, memcg.usage?);
+    let resident = task.rss_pages.saturating_mul(report.page_kib());
+    let alike = named_alike(report, resident);
+    (resident > usage / 4 || !alike.is_empty()).then(|| {
+        let text = format!(
+            "the largest of its {} tasks is {} (process {}) with {} resident{alike}",
+            report.tasks_listed,
+            task.name,
+            task.pid,
+            kib(resident)
+        );
+        Cause::new(CauseKind::Task, resident, text)
+    })
 }
 
 /// What a group's memory is, if most of it is not what its programs hold.
@@ -551,7 +575,7 @@ impl Sought<'_> {
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
-            Rule::Unknown if self.verdict.depends_on == ["blocks"] => return self.no_rows(),
+            Rule::Unknown if self.verdict.depends_on.contains(&"blocks") => return self.no_rows(),
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
             // Memory could be reclaimed, and still there would be no block.
@@ -596,7 +620,9 @@ impl Sought<'_> {
         let row = self.row?;
         let order = self.zones.order.0;
         let is_told = self.report.kind == Kind::Failure && order > 0;
-        let gives_a_page = self.verdict.of_row()?.gives_order.is_some();
+        let zone = self.verdict.of_row()?;
+        let has_pages = zone.at_min.free.least() >= zone.at_min.needed.least();
+        let gives_a_page = zone.gives_order.is_some() || has_pages;
         (is_told && gives_a_page && !row.has_all_blocks).then(|| {
             let free = self.zones.pages(row.free);
             let text = format!(
@@ -835,12 +861,29 @@ impl Sought<'_> {
             return None;
         }
         let text = format!(
-            "the largest of {} tasks is {} (process {}) with {} resident",
+            "the largest of {} tasks is {} (process {}) with {} resident{}",
             self.report.tasks_listed,
             task.name,
             task.pid,
-            kib(resident)
+            kib(resident),
+            named_alike(self.report, resident)
         );
         Some(Cause::new(CauseKind::Task, resident, text))
+    }
+}
+
+/// Tasks of one name that have more together than the largest has.
+fn named_alike(report: &Report, resident: u64) -> String {
+    let Some((name, (count, pages))) = report.by_name.iter().max_by_key(|(_, (_, pages))| *pages)
+    else {
+        return String::new();
+    };
+    let all = pages.saturating_mul(report.page_kib());
+    match *count > 1 && all > resident.saturating_mul(3) / 2 {
+        true => format!(
+            "; {count} of the name {name} have {} together (what they share is counted in each)",
+            kib(all)
+        ),
+        false => String::new(),
     }
 }

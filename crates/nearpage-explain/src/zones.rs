@@ -344,12 +344,24 @@ impl<'a> Zones<'a> {
             free: none(self.pages(zone.free)),
             cma: none(cma),
             urgent: none(self.urgent(zone)),
-            mark: none(self.pages(if is_last_try { zone.high } else { zone.min })),
+            mark: none(match is_last_try {
+                true => self.pages(zone.high),
+                false if self.is_harder() => self.pages(zone.min).map(|min| min - min / 4),
+                false => self.pages(zone.min),
+            }),
             boost,
             reserve: self.reserve(zone),
             order: self.order,
             flags,
         }
+    }
+
+    /// Before Linux 4.4 who could not wait had a quarter of the mark, without being urgent.
+    pub(crate) fn is_harder(&self) -> bool {
+        let others = Gfp::DIRECT_RECLAIM | Gfp::HIGH | Gfp::NOMEMALLOC | Gfp::MEMALLOC;
+        !self.gfp.intersects(others)
+            && self.report.mode.bits.is_some()
+            && self.is_before((4, 4)) == Some(true)
     }
 
     /// The question whether the request gets a block of a zone, with the best or the worst of its figures.

@@ -358,3 +358,93 @@ fn what_others_refused_is_told() {
     );
     assert!(why("Jan 1 00:00:01 h systemd-oomd[7]: Started.\n").is_empty());
 }
+
+/// Many small tasks of one name fill memory together.
+#[test]
+fn tasks_of_one_name_are_summed_up() {
+    let head = "w invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0, oom_score_adj=0";
+    let zones = [zone("DMA32", [4000, 4100, 900_000, 200, 1_000_000], "0 0", "free_cma:0kB")];
+    let mut end = "Free swap  = 0kB\nTotal swap = 0kB\nTasks state (memory values in pages):\n[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n".to_owned();
+    end += "[      9]     0     9    90000    30000  200000        0             0 base\n";
+    for pid in 10..30 {
+        writeln!(
+            end,
+            "[     {pid}]     0    {pid}    20000     9000  100000        0             0 child"
+        )
+        .unwrap();
+    }
+    let found = only(&report(head, "6.12.9", &zones, [900_000, 200, 0, 0], &end));
+    assert_eq!(kinds(&found), [CauseKind::NoSwap, CauseKind::Task]);
+    let text = &found.causes[1].text;
+    assert!(text.contains("21 tasks is base (process 9)"), "{text}");
+    assert!(text.contains("20 of the name child have 703.1 MiB together"), "{text}");
+}
+
+/// A zone that would give again is no reason where memory is full.
+#[test]
+fn what_fills_memory_comes_before_numbers_that_came_late() {
+    let head =
+        "w invoked oom-killer: gfp_mask=0x1100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0";
+    let zones =
+        [zone("Normal", [90_000, 16_000, 3_700_000, 200, 4_000_000], "0 0", "free_cma:0kB")];
+    let found = only(&report(
+        head,
+        "5.15.9",
+        &zones,
+        [3_700_000, 200, 0, 0],
+        "Free swap  = 0kB\nTotal swap = 900kB\n",
+    ));
+    assert_eq!(found.verdict.rule, Rule::Passes);
+    assert_eq!(kinds(&found), [CauseKind::SwapFull, CauseKind::Late]);
+}
+
+/// Before Linux 4.4 a request that cannot wait has a quarter of the mark.
+#[test]
+fn who_cannot_wait_went_below_the_mark_before_4_4() {
+    let log = |mode: &str, free| {
+        let head = format!("w: page allocation failure: order:0, mode:{mode}");
+        let zones =
+            [zone("Normal", [free, 8000, 90_000, 900_000, 1_100_000], "0 0", "free_cma:0kB")];
+        only(&report(&head, "3.10.9", &zones, [90_000, 900_000, 0, 0], "")).verdict
+    };
+    for (mode, needed) in [("0x0", 1501), ("0x10", 2001), ("0x20", 751)] {
+        let verdict = log(mode, 2400);
+        assert_eq!(verdict.rule, Rule::Watermark, "{mode}");
+        assert_eq!(verdict.zones[0].at_min.needed.known(), Some(needed), "{mode}");
+    }
+    assert_eq!(log("0x0", 6400).answer, Answer::Passes);
+    assert_eq!(log("0x10", 6400).answer, Answer::Refused);
+}
+
+/// Rows that break off lose their counters; those of the machine stand on short lines.
+#[test]
+fn counters_of_the_machine_stand_in_for_rows_that_were_cut() {
+    let log = "\
+[1.0] w invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[1.0] CPU: 1 PID: 77 Comm: w Not tainted 5.10.9 #1
+[1.0] Mem-Info:
+[1.0] active_anon:100000 inactive_anon:800000 isolated_anon:0
+[1.0]  active_file:50 inactive_file:60 isolated_file:0
+[1.0]  unevictable:0 dirty:0 writeback:0
+[1.0]  slab_reclaimable:2000 slab_unreclaimable:5000
+[1.0]  mapped:300 shmem:100 pagetables:900 bounce:0
+[1.0]  free:10000 free_pcp:0 free_cma:0
+[1.0] Node 0 active_anon:400000kB inactive_anon:32000
+[1.0] Node 0 DMA32 free:40000kB min:50000kB low:60000kB high:70000kB reserved_highatomic:0KB active_an
+[1.0] lowmem_reserve[]: 0 0 0 0
+[1.0] Node 0 DMA32: 10000*4kB (U) = 40000kB
+[1.0] Free swap  = 0kB
+[1.0] Total swap = 0kB
+[1.0] 1000000 pages RAM
+[1.0] 10000 pages reserved
+";
+    let found = only(log);
+    assert_eq!(kinds(&found), [CauseKind::NoSwap]);
+    assert!(first(&found).text.starts_with("3.4 GiB anonymous"), "{:#?}", found.causes);
+    let full =
+        only(&log.replace(
+            "active_anon:100000 inactive_anon:800000",
+            "active_anon:1000 inactive_anon:1000",
+        ));
+    assert_eq!(kinds(&full), [CauseKind::Unexplained]);
+}
