@@ -7,8 +7,8 @@ use crate::figure::Figure;
 use crate::held::NoProgress;
 use crate::judge::Rule;
 use crate::report::{Kind, Report, ZoneRow};
-use crate::verdict::{Verdict, hidden_pages};
-use crate::zones::Zones;
+use crate::verdict::Verdict;
+use crate::zones::{Zones, hidden_pages};
 
 /// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.
 const CACHE_LEAST: u64 = 256 << 10;

@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::report::{NodeRow, ZoneRow};
-use crate::verdict::hidden_pages;
-use crate::zones::Zones;
+use crate::zones::{Zones, hidden_pages};
 
 /// Where memory is that reclaim could not free, in KiB: why the OOM killer saw no progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::anchor;
 use crate::fields::{PROCESS_MOST, nodes, value};
 use crate::head::{self, Header};
-use crate::report::{Limit, NodeRow, SlabCache, Task, ZoneRow};
+use crate::report::{LISTS, Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
 
 /// Characters of a cache's name that are kept: a group's cache has the group's name.
@@ -46,17 +46,6 @@ pub(crate) struct Counters {
     /// By [`LISTS`].
     pub(crate) lists: [Option<u64>; LISTS.len()],
 }
-
-/// Counters of what is on the lists of reclaim; those before 2.6.28 are of both kinds.
-pub(crate) const LISTS: [[&str; 2]; 7] = [
-    ["active_anon", "Active_anon"],
-    ["inactive_anon", "Inactive_anon"],
-    ["active_file", "Active_file"],
-    ["inactive_file", "Inactive_file"],
-    ["Active", "active"],
-    ["Inactive", "inactive"],
-    ["unevictable", "Unevictable"],
-];
 
 /// A line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -459,9 +459,9 @@ pub struct Report {
     /// Pages that processes have mapped.
     #[serde(skip)]
     pub(crate) mapped_pages: Option<u64>,
-    /// What is on the lists of reclaim of the machine, in pages, by [`crate::piece::LISTS`].
+    /// What is on the lists of reclaim of the machine, in pages, by [`LISTS`].
     #[serde(skip)]
-    pub(crate) lists_pages: [Option<u64>; crate::piece::LISTS.len()],
+    pub(crate) lists_pages: [Option<u64>; LISTS.len()],
     /// Whether the row is there behind which all kernels with swap tell of it.
     #[serde(skip)]
     pub(crate) has_page_cache: bool,
@@ -514,6 +514,17 @@ pub struct Report {
     #[serde(skip)]
     pub(crate) page_kib: Option<u64>,
 }
+
+/// Counters of what is on the lists of reclaim; those before 2.6.28 are of both kinds.
+pub(crate) const LISTS: [[&str; 2]; 7] = [
+    ["active_anon", "Active_anon"],
+    ["inactive_anon", "Inactive_anon"],
+    ["active_file", "Active_file"],
+    ["inactive_file", "Inactive_file"],
+    ["Active", "active"],
+    ["Inactive", "inactive"],
+    ["unevictable", "Unevictable"],
+];
 
 /// Tasks that a report keeps.
 pub const TASKS_MOST: usize = 8;

@@ -10,8 +10,8 @@ use crate::held::NoProgress;
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
 use crate::report::{FreeBlocks, Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{Verdict, hidden_pages, is_vmalloc_of_addresses, large_blocks};
-use crate::zones::{Excluded, Figures, Mark, Zones};
+use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
+use crate::zones::{Excluded, Figures, Mark, Zones, hidden_pages};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {

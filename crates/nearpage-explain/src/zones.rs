@@ -583,6 +583,27 @@ impl<'a> Zones<'a> {
     }
 }
 
+/// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.
+pub(crate) fn hidden_pages(report: &Report) -> u64 {
+    let page = report.page_kib();
+    let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
+    let shown = shown.sum::<Figure>();
+    let ram = report.ram_pages.unwrap_or(0);
+    // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
+    let managed = report.zones.iter().map(|zone| match zone.managed.known() {
+        Some(managed) => Figure::exact(managed / page),
+        None => zone.present.map(|kib| kib / page),
+    });
+    let managed = managed.sum::<Figure>();
+    let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
+    // What old kernels call present lacks the descriptions of its pages, a sixty-fourth.
+    let is_old = report.zones.iter().all(|zone| !zone.managed.is_exact());
+    let little = if is_old { ram / 32 } else { ram / 64 };
+    let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(little));
+    let hidden = ram.saturating_sub(shown.most());
+    if hidden > little && !is_all && !report.zones.is_empty() { hidden } else { 0 }
+}
+
 /// Columns of `lowmem_reserve[]`: each row of a report has as many, five at most. A figure that the log broke makes two, and what
 /// it cut is missing: most rows have as many as they should.
 fn columns(report: &Report) -> usize {
