@@ -23,7 +23,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
-    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM);
+    let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM) && !is_reclaiming(zones);
     let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
@@ -99,6 +99,11 @@ pub(crate) fn low_kib(report: &Report) -> Option<u64> {
     let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
     let low = report.zones.iter().filter(is_low).map(size);
     low.sum::<Figure>().known().filter(|low| *low > 0)
+}
+
+/// Whether kswapd asked, which does not reclaim for what it asks itself, and may not take of the reserves.
+fn is_reclaiming(zones: &Zones<'_>) -> bool {
+    zones.report.process.starts_with("kswapd") && zones.gfp.contains(Gfp::NOMEMALLOC)
 }
 
 fn at_least(figure: Figure) -> &'static str {
@@ -326,6 +331,12 @@ impl Filled<'_> {
         let left = |text: &str| {
             format!("{} of file pages and slab can be reclaimed, and {text}", kib(most))
         };
+        if is_reclaiming(self.zones) {
+            let text = left(
+                "the asker is kswapd itself: it does not reclaim for its own request, and __GFP_NOMEMALLOC keeps it from the reserves",
+            );
+            return Some(Cause::new(CauseKind::CannotWait, most, text));
+        }
         let text = match can_wait {
             true if gfp.contains(Gfp::NORETRY) => {
                 "the request gives up early (__GFP_NORETRY): ".to_owned()
@@ -337,6 +348,11 @@ impl Filled<'_> {
                     + &left("kswapd had not freed enough of it in time")
             }
         };
+        // Who may not wait at all is refused for a little, too.
+        let is_some = !can_wait && most >= self.shown / 16;
+        if is_some {
+            return Some(Cause::new(CauseKind::CannotWait, most, text));
+        }
         self.part(CauseKind::CannotWait, most, 10, text)
     }
 

@@ -75,14 +75,8 @@ impl Tried<'_> {
             let text = "no mark applies to this request: a higher min leaves more to such as it, and how much they take is not in the report";
             return Some((Effect::Unknown, text.into()));
         }
-        let block = self.zones.kib(self.zones.order.pages().0);
-        let needed = self.zones.check(&self.figures, Side::Best).free_needed().0;
-        // Little more than the zone has to have free: most of it is in use all the time. A request that was refused without
-        // a kill may not have reclaimed all.
-        let times = if self.is_kill() { 4 } else { 1 };
-        let little = self.zones.kib(needed).max(block).saturating_mul(times);
         Some(match self.left {
-            Some(left) if left < little => (
+            Some(left) if self.has_nothing_left() => (
                 Effect::Harmful,
                 format!(
                     "nothing is left to reclaim ({}): higher marks take memory from programs, and the next {} comes earlier",
@@ -104,6 +98,16 @@ impl Tried<'_> {
                     .into(),
             ),
         })
+    }
+
+    /// Whether what is left to reclaim is little more than the zone has to have free: most of it is in use all the time.
+    fn has_nothing_left(&self) -> bool {
+        let block = self.zones.kib(self.zones.order.pages().0);
+        let needed = self.zones.free_needed(&self.figures, Side::Best);
+        // A request that was refused without a kill may not have reclaimed all.
+        let times = if self.is_kill() { 4 } else { 1 };
+        let little = self.zones.kib(needed).max(block).saturating_mul(times);
+        self.left.is_some_and(|left| left < little)
     }
 
     pub(crate) fn min_free_kbytes(&self) -> Option<Remedy> {
@@ -183,8 +187,15 @@ impl Tried<'_> {
             boost: PageCount(0),
             ..check
         });
-        let text =
+        let mut text =
             format!("vm.watermark_boost_factor=0: without a boost min is {} lower", kib(amount));
+        // What the load takes next is not there.
+        let is_small = self.has_nothing_left() || self.anon.least() / 4 > amount;
+        let is_little = self.is_kill() && effect == Effect::Helps && is_small;
+        let effect = if is_little { Effect::HelpsALittle } else { effect };
+        if is_little {
+            text += &format!(", this one request passes; {}", self.wanted());
+        }
         let change = Change::WatermarkBoostFactor;
         (boost > 0).then_some(Remedy { change, effect, amount: Some(amount), text })
     }

@@ -77,6 +77,9 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     let bits = u64::from_str_radix(number.strip_prefix("0x").unwrap_or(number), 16);
     // Words say it all, also where somebody hid digits of the number.
     let bits = if words.is_some() { bits.ok() } else { Some(bits.ok()?) };
+    // No kernel before has that bit.
+    let proves = words.is_none() && bits.is_some_and(|bits| bits & KSWAPD_RECLAIM_4 != 0);
+    let version = version.max(proves.then_some((4, 4)));
     let is_cut = match words {
         Some(_) => !text.contains(')'),
         None => version >= Some((4, 10)),

@@ -125,6 +125,7 @@ impl Open {
             hugetlb: None,
             tasks: Vec::new(),
             by_name: Default::default(),
+            task_tables: 0,
             tasks_listed: 0,
             victim: None,
             chosen: None,

@@ -20,6 +20,8 @@ pub(crate) struct Constraint {
     pub(crate) cpuset: Option<String>,
     pub(crate) memcg: Option<String>,
     pub(crate) task_memcg: Option<String>,
+    /// Who is ended, or whose child.
+    pub(crate) task: Option<(u32, String)>,
 }
 
 /// Which of a group's limits a line is about.
@@ -269,6 +271,11 @@ fn of_process(message: &str) -> Option<Piece> {
             cpuset: text("cpuset="),
             memcg: text("oom_memcg="),
             task_memcg: text("task_memcg="),
+            task: rest.rsplit_once(",task=").and_then(|(_, task)| {
+                let (name, rest) = task.rsplit_once(",pid=")?;
+                let pid = rest.split(',').next()?.parse().ok()?;
+                Some((pid, name.chars().take(PROCESS_MOST).collect()))
+            }),
         })));
     }
     of_kill(message)
@@ -354,13 +361,15 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 16] = [
+    const COUNTERS: [&str; 18] = [
+        "active_anon",
         "anon",
         "cache",
         "dirty",
         "file",
         "file_dirty",
         "file_writeback",
+        "inactive_anon",
         "kernel",
         "kernel_stack",
         "pagetables",
@@ -382,7 +391,8 @@ fn killed(text: &str) -> Option<crate::report::Victim> {
     let (pid, rest) = text.split_once(" (")?;
     // Names may have parentheses.
     let end = rest.find(") total-vm").or_else(|| rest.find("),")).or_else(|| rest.find(')'))?;
-    let kib = |key| value(rest, key).and_then(|text| text.trim_end_matches("kB").parse().ok());
+    // A number that ends a line which was cut may have more digits.
+    let kib = |key| value(rest, key)?.strip_suffix("kB")?.parse().ok();
     Some(crate::report::Victim {
         pid: pid.parse().ok()?,
         name: rest[..end].chars().take(64).collect(),
@@ -432,12 +442,16 @@ pub(crate) fn task(head: &[String], row: &[String]) -> Option<Task> {
     let at = head.iter().position(|name| name == "rss")?;
     // Names may have blanks: all words from the column of names on.
     let name = head.iter().position(|name| name == "name")?;
-    let tables = head.iter().position(|name| name == "pgtables_bytes");
+    let column = |column: &str| {
+        let at = head.iter().position(|name| name == column)?;
+        row.get(at)?.parse().ok()
+    };
     Some(Task {
         pid: row.first()?.parse().ok()?,
         rss_pages: row.get(at)?.parse().ok()?,
         name: row.get(name..)?.join(" ").chars().take(64).collect(),
-        pgtables: tables.and_then(|at| row.get(at)?.parse().ok()),
+        pgtables: column("pgtables_bytes"),
+        swap_pages: column("swapents").unwrap_or(0),
     })
 }
 

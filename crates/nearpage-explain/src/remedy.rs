@@ -207,7 +207,7 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     let mut say =
         |change, effect, amount, text| remedies.push(Remedy { change, effect, amount, text });
-    let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage)).unwrap_or(0);
+    let kernel = report.kernel_of_group().unwrap_or(0);
     let is_kernels = memcg.usage.is_some_and(|usage| kernel > usage / 2);
     let effect = match is_kernels || memcg.is_unwritten() {
         // No limit is above what is no number.
@@ -312,7 +312,7 @@ pub(crate) struct Tried<'a> {
     /// KiB that reclaim could still free.
     pub(crate) left: Option<u64>,
     /// Anonymous memory in zones that the request may use.
-    anon: Figure,
+    pub(crate) anon: Figure,
 }
 
 impl Tried<'_> {
@@ -349,7 +349,7 @@ impl Tried<'_> {
         let check = self.zones.check(&self.figures, Side::Best);
         let more = match self.ignores_marks() {
             true => self.zones.order.pages().0.saturating_sub(check.free.0),
-            false => check.free_needed().0.saturating_sub(check.free.0),
+            false => self.zones.free_needed(&self.figures, Side::Best).saturating_sub(check.free.0),
         };
         let amount = self.zones.kib(more);
         let managed = self.zones.managed(self.row).known();
@@ -384,7 +384,7 @@ impl Tried<'_> {
     }
 
     /// How much the load wants, as far as the report tells.
-    fn wanted(&self) -> String {
+    pub(crate) fn wanted(&self) -> String {
         let report = self.zones.report;
         let anon = report.nodes.iter().map(|node| node.anon).sum::<Figure>();
         let swapped = report.swap_total.zip(report.swap_free);

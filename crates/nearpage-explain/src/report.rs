@@ -147,6 +147,9 @@ pub struct NodeRow {
     pub unevictable: Figure,
     /// Dirty or being written.
     pub writeback: Figure,
+    /// Of that, what is dirty, and nobody writes yet.
+    #[serde(skip)]
+    pub(crate) dirty: Figure,
     /// In shared memory and tmpfs; a part of what is anonymous.
     pub shmem: Figure,
     /// In stacks of threads in the kernel.
@@ -165,6 +168,7 @@ impl NodeRow {
             (&mut self.file, zone.file),
             (&mut self.unevictable, zone.unevictable),
             (&mut self.writeback, zone.writeback),
+            (&mut self.dirty, zone.dirty),
             (&mut self.shmem, zone.shmem),
         ];
         for (sum, part) in pairs {
@@ -244,6 +248,12 @@ pub struct Memcg {
     /// The parts of that.
     #[serde(skip)]
     pub(crate) kernel_parts: u64,
+    /// Whether page tables are among them.
+    #[serde(skip)]
+    pub(crate) has_tables: bool,
+    /// Anonymous memory and tmpfs on its lists of reclaim, which have what its other counters are late to tell.
+    #[serde(skip)]
+    pub(crate) lists: u64,
 }
 
 impl Memcg {
@@ -256,12 +266,18 @@ impl Memcg {
             "file_dirty" | "dirty" => &mut self.dirty,
             "file_writeback" | "writeback" => &mut self.writeback,
             "sock" => &mut self.sockets,
+            "active_anon" | "inactive_anon" => {
+                self.lists = self.lists.saturating_add(kib);
+                return;
+            }
             // `kernel` is the sum of the others, from 5.18 on.
             "kernel" => {
+                self.has_tables = true;
                 self.kernel = self.kernel.max(Some(kib));
                 return;
             }
             "kernel_stack" | "pagetables" | "percpu" | "slab" | "vmalloc" => {
+                self.has_tables |= name == "pagetables";
                 self.kernel_parts = self.kernel_parts.saturating_add(kib);
                 self.kernel = self.kernel.max(Some(self.kernel_parts));
                 return;
@@ -269,6 +285,12 @@ impl Memcg {
             _ => return,
         };
         *field = Some(field.unwrap_or(0).saturating_add(kib));
+    }
+
+    /// Its anonymous memory.
+    pub(crate) fn anonymous(&self) -> Option<u64> {
+        let listed = self.lists.saturating_sub(self.shmem.unwrap_or(0));
+        self.anon.max(Some(listed).filter(|listed| *listed > 0))
     }
 
     /// How far its usage is below zero, in KiB: a count went wrong in the kernel. It prints such a one as a number of 64 bits.
@@ -369,6 +391,16 @@ pub struct Task {
     /// Bytes of its page tables; kernels from 4.15 on print them.
     #[serde(skip)]
     pub(crate) pgtables: Option<u64>,
+    /// Pages in swap.
+    #[serde(skip)]
+    pub(crate) swap_pages: u64,
+}
+
+impl Task {
+    /// Its pages in memory and in swap.
+    pub(crate) fn pages(&self) -> u64 {
+        self.rss_pages.saturating_add(self.swap_pages)
+    }
 }
 
 /// A word where a figure should be that is none, such as `free:99999999999999999999kB`.
@@ -483,9 +515,12 @@ pub struct Report {
     pub hugetlb: Option<(u64, u64)>,
     /// The largest tasks, at most [`TASKS_MOST`].
     pub tasks: Vec<Task>,
-    /// Tasks of a name: how many, and their resident pages together.
+    /// Tasks of a name: how many, and their pages together.
     #[serde(skip)]
     pub(crate) by_name: BTreeMap<String, (u64, u64)>,
+    /// Bytes of page tables of all tasks that were listed.
+    #[serde(skip)]
+    pub(crate) task_tables: u64,
     /// How many tasks were listed.
     pub tasks_listed: u64,
     /// Who was ended.
@@ -576,6 +611,22 @@ impl Report {
             }
         }
         if sizes.is_empty() { vec![SIZES[0]] } else { sizes }
+    }
+
+    /// Page tables of the group's tasks that its counters lack: Linux 4.15 to 5.10 tell them in the table of tasks alone.
+    pub(crate) fn tables_of_group(&self) -> u64 {
+        let is_told =
+            self.memcg.as_ref().is_some_and(|memcg| memcg.has_tables || memcg.kmem.is_some());
+        if is_told { 0 } else { self.task_tables / 1024 }
+    }
+
+    /// What the kernel keeps for the group.
+    pub(crate) fn kernel_of_group(&self) -> Option<u64> {
+        let memcg = self.memcg.as_ref()?;
+        let kmem = memcg.kmem.map(|kmem| kmem.usage);
+        let parts = memcg.kernel.map(|kernel| kernel.saturating_add(self.tables_of_group()));
+        let parts = parts.map(|parts| parts.min(memcg.usage.unwrap_or(u64::MAX)));
+        parts.max(kmem)
     }
 
     /// Who was refused: the process, or the cache of a SLUB failure, which names no process; empty if the log says neither.

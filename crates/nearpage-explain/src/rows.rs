@@ -156,13 +156,17 @@ pub(crate) fn node(message: &str) -> Option<NodeRow> {
 
 fn node_fields(node: u32, text: &str) -> NodeRow {
     let [mut anon, mut file, mut writeback] = [Sum::of(2), Sum::of(2), Sum::of(2)];
-    let [mut unevictable, mut shmem, mut stacks] = [Sum::of(1), Sum::of(1), Sum::of(1)];
+    let [mut unevictable, mut shmem, mut stacks, mut dirty] = [1; 4].map(Sum::of);
     for (key, kib) in fields(text) {
         let Ok(kib) = kib.parse::<u64>() else { continue };
         match key {
             "active_anon" | "inactive_anon" => anon.add(kib),
             "active_file" | "inactive_file" => file.add(kib),
-            "writeback" | "dirty" => writeback.add(kib),
+            "writeback" => writeback.add(kib),
+            "dirty" => {
+                writeback.add(kib);
+                dirty.add(kib);
+            }
             "unevictable" => unevictable.add(kib),
             "shmem" => shmem.add(kib),
             "kernel_stack" => stacks.add(kib),
@@ -175,6 +179,7 @@ fn node_fields(node: u32, text: &str) -> NodeRow {
         file: file.figure(),
         unevictable: unevictable.figure(),
         writeback: writeback.figure(),
+        dirty: dirty.figure(),
         shmem: shmem.figure(),
         kernel_stack: stacks.figure(),
         ..NodeRow::default()

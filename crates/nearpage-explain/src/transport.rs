@@ -116,8 +116,10 @@ impl Printable {
 
     /// The line with those that it goes on from, and whether it had some; `None` if it goes on itself.
     fn undo(&mut self, text: &str) -> Option<(String, bool)> {
-        self.is_told |= text.contains("=3D");
         let is_joined = self.is_holding();
+        // The blank of a flowed paragraph's line, behind a figure or a line that went on.
+        let has_blank = text.ends_with("kB=20") || is_joined && text.ends_with("=20");
+        self.is_told |= text.contains("=3D") || has_blank;
         let text = self.joined(text, text, self.is_told)?;
         Some(match self.is_told && text.contains('=') {
             true => (unquoted_printable(&text), is_joined),

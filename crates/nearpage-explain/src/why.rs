@@ -1,6 +1,6 @@
 //! Why a request was refused: the cause that decides first, then what stands behind it.
 
-use nearpage::Order;
+use nearpage::{Gfp, Order};
 use nearpage_machine::size;
 
 use crate::cause::{Cause, CauseKind, kib};
@@ -9,7 +9,7 @@ use crate::filled;
 use crate::held::NoProgress;
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
-use crate::report::{FreeBlocks, Kind, Limit, Memcg, Reached, Report, ZoneRow};
+use crate::report::{FreeBlocks, Kind, Limit, Memcg, Reached, Report, Task, ZoneRow};
 use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
 use crate::zones::{Excluded, Figures, Mark, Zones, hidden_pages};
 
@@ -63,16 +63,17 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let of_low = |cause: &Cause| {
         cause.kib.is_some_and(|kib| kib > filled::low_kib(report).unwrap_or(u64::MAX) / 2)
     };
-    // A small reserve tips a kill; what fills memory is why it came to that, unless it could have left.
+    // A small reserve or a boost tips a kill; what fills memory is why it came to that, unless it could have left.
     let stays = |cause: &&Cause| {
         use CauseKind::{Anonymous, Files, ReclaimableSlab};
         !matches!(cause.kind, Anonymous | Files | ReclaimableSlab)
     };
     let most = filled.first().filter(stays).and_then(|cause| cause.kib).unwrap_or(0);
     let tips = |cause: &mut Cause| {
-        let is_reserve = matches!(cause.kind, CauseKind::Highatomic | CauseKind::LowmemReserve);
+        use CauseKind::{Boost, Highatomic, LowmemReserve};
+        let raises = matches!(cause.kind, Boost | Highatomic | LowmemReserve);
         report.kind == Kind::Oom
-            && is_reserve
+            && raises
             && cause.kib.is_some_and(|kib| kib.saturating_mul(4) <= most)
     };
     let tipping: Vec<Cause> = causes.extract_if(.., tips).collect();
@@ -124,7 +125,7 @@ fn of_no_request(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         );
         causes.push(Cause::new(CauseKind::Elsewhere, free, text));
     }
-    causes.extend(group.into_iter().flat_map(memcg_parts));
+    causes.extend(group.into_iter().flat_map(|memcg| memcg_parts(report, memcg)));
     // How near the end memory was.
     let is_end = |cause: &Cause| matches!(cause.kind, CauseKind::NoSwap | CauseKind::SwapFull);
     causes.extend(filled::of(zones, verdict, held).into_iter().filter(is_end));
@@ -194,7 +195,7 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         let text = format!("the limit is of a group above that of the task, which is {task}");
         causes.push(Cause::new(CauseKind::MemcgParent, None, text));
     }
-    causes.extend(memcg_parts(memcg));
+    causes.extend(memcg_parts(report, memcg));
     causes.extend(memcg_task(report, memcg));
     // Memory of files can leave: what it waits for tells more than the limit.
     let unwritten = causes.iter().position(|cause| cause.kind == CauseKind::Files);
@@ -207,30 +208,43 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
 
 /// Who has most of a group's memory.
 fn memcg_task(report: &Report, memcg: &Memcg) -> Option<Cause> {
-    let (task, usage) = (report.tasks.first()?, memcg.usage?);
-    let resident = task.rss_pages.saturating_mul(report.page_kib());
-    let alike = named_alike(report, resident);
-    (resident > usage / 4 || !alike.is_empty()).then(|| {
+    let task = report.tasks.first()?;
+    let size = task.pages().saturating_mul(report.page_kib());
+    let alike = named_alike(report, size);
+    (size > memcg.usage.unwrap_or(0) / 4 || !alike.is_empty()).then(|| {
         let text = format!(
-            "the largest of its {} tasks is {} (process {}) with {} resident{alike}",
+            "the largest of its {} tasks is {}{alike}",
             report.tasks_listed,
-            task.name,
-            task.pid,
-            kib(resident)
+            told(report, task)
         );
-        Cause::new(CauseKind::Task, resident, text)
+        Cause::new(CauseKind::Task, size, text)
     })
 }
 
+/// A task with its memory.
+fn told(report: &Report, task: &Task) -> String {
+    let size = |pages: u64| kib(pages.saturating_mul(report.page_kib()));
+    let swapped = match task.swap_pages {
+        0 => String::new(),
+        pages => format!(" and {} in swap", size(pages)),
+    };
+    format!("{} (process {}) with {} resident{swapped}", task.name, task.pid, size(task.rss_pages))
+}
+
 /// What a group's memory is, if most of it is not what its programs hold.
-fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
-    let Some(usage) = memcg.usage.filter(|usage| *usage > 0) else { return Vec::new() };
+fn memcg_parts(report: &Report, memcg: &Memcg) -> Vec<Cause> {
+    let (kernel, tables) = (report.kernel_of_group(), report.tables_of_group());
+    // Without the lines of the limit the counters tell what there was.
+    let counted = || [memcg.anonymous(), memcg.file, kernel].into_iter().flatten().sum();
+    let usage: u64 = memcg.usage.unwrap_or_else(counted);
+    if usage == 0 {
+        return Vec::new();
+    }
     let part = |kind, part: Option<u64>, rest: &str| {
         let part = part.filter(|part| part.saturating_mul(100) / usage >= 30)?;
         let text = format!("{} of the {} are {rest}", kib(part), kib(usage));
         Some(Cause::new(kind, part, text))
     };
-    let kernel = memcg.kernel.max(memcg.kmem.map(|kmem| kmem.usage));
     let files = memcg.file.map(|file| file.saturating_sub(memcg.shmem.unwrap_or(0)));
     let state = match (memcg.dirty, memcg.writeback) {
         (Some(dirty), Some(writeback)) => {
@@ -250,7 +264,12 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
         part(
             CauseKind::MemcgKernel,
             kernel,
-            "the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few",
+            match tables > kernel.unwrap_or(0) / 2 {
+                true => "the kernel's memory for the group, most of it page tables of its tasks",
+                false => {
+                    "the kernel's memory for the group (slab, stacks, page tables): no task of it holds them, and a kill frees few"
+                }
+            },
         ),
         part(
             CauseKind::MemcgSockets,
@@ -263,7 +282,11 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
             memcg.shmem,
             &format!("tmpfs and shared memory: a kill frees none of a file in tmpfs{swap}"),
         ),
-        part(CauseKind::Anonymous, memcg.anon, &format!("anonymous memory of its tasks{swap}")),
+        part(
+            CauseKind::Anonymous,
+            memcg.anonymous(),
+            &format!("anonymous memory of its tasks{swap}"),
+        ),
     ];
     let mut causes: Vec<Cause> = parts.into_iter().flatten().collect();
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
@@ -545,13 +568,22 @@ impl Sought<'_> {
             && self.verdict.rule == Rule::Watermark
             && self.unmanaged().is_none();
         if row.free == Figure::exact(0) && row.has_empty_lists() && is_refused {
-            let nodes = self.report.nodes.iter().filter(|node| node.node == row.node);
-            let written = nodes.map(|node| node.writeback).sum::<Figure>().least();
-            let written = match written {
-                0 => String::new(),
-                kib_written => {
-                    format!("; {} are being written, and can leave only then", kib(kib_written))
+            let nodes = || self.report.nodes.iter().filter(|node| node.node == row.node);
+            let both = nodes().map(|node| node.writeback.least()).fold(0, u64::saturating_add);
+            let dirty = nodes().map(|node| node.dirty.least()).fold(0, u64::saturating_add);
+            let written = match (dirty, both.saturating_sub(dirty)) {
+                (0, 0) => String::new(),
+                (0, written) => {
+                    format!("; {} are being written, and can leave only then", kib(written))
                 }
+                (dirty, 0) => {
+                    format!("; {} are dirty, and can leave only when they are written", kib(dirty))
+                }
+                (dirty, written) => format!(
+                    "; {} are dirty and {} being written, and can leave only then",
+                    kib(dirty),
+                    kib(written)
+                ),
             };
             let text = format!(
                 "no page of {} of node {} is free: not even who may ignore the marks, as reclaim itself does, gets one{written}",
@@ -750,6 +782,7 @@ impl Sought<'_> {
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
         let is_most = boost >= min / 3;
         let decides = || match self.verdict.rule {
+            Rule::Watermark if !self.holds_up(row) => false,
             Rule::Watermark => is_most && row.free.most() > 0 || self.passes_without_boost(row),
             Rule::HighatomicReserve => {
                 let urgent = self.zones.figures(row, self.verdict.mark).urgent;
@@ -773,11 +806,21 @@ impl Sought<'_> {
         })
     }
 
-    fn passes_without_boost(&self, row: &ZoneRow) -> bool {
+    fn without_boost(&self, row: &ZoneRow) -> Figures {
         let figures = self.zones.figures(row, self.verdict.mark);
         let boost = Figure::exact(self.zones.boost(row).least());
-        let lower = Figures { mark: figures.mark.minus(boost), ..figures };
-        self.zones.passes(row, &lower, Side::Worst)
+        Figures { mark: figures.mark.minus(boost), boost: Figure::exact(0), ..figures }
+    }
+
+    fn passes_without_boost(&self, row: &ZoneRow) -> bool {
+        self.zones.passes(row, &self.without_boost(row), Side::Worst)
+    }
+
+    /// Whether fewer pages would do without the boost: urgent single pages need none of it.
+    fn holds_up(&self, row: &ZoneRow) -> bool {
+        let needed = |figures: &Figures| self.zones.needed(figures, Side::Best);
+        let figures = self.zones.figures(row, self.verdict.mark);
+        needed(&self.without_boost(row)) < needed(&figures)
     }
 
     /// Slab fills a zone beside others that the request may not use: a driver's, or a cache of its own for such addresses.
@@ -829,14 +872,50 @@ impl Sought<'_> {
             let whom = of_main.and(self.row).map_or(String::new(), |row| {
                 format!(" of {} of node {}, which is small", row.name, row.node)
             });
-            let text = format!("by these numbers it would get memory{whom}: they were read after the refusal, and some came back meanwhile, or another rule refused");
+            let why = match self.is_given_up() {
+                true => "a single page for who may reclaim is tried until there is one, so that its task was to be ended (a fatal signal, a choice of the OOM killer), or reclaims itself",
+                false => "they were read after the refusal, and some came back meanwhile, or another rule refused",
+            };
+            let text = format!("by these numbers it would get memory{whom}: {why}");
             Cause::new(CauseKind::Late, None, text)
         })
     }
 
+    /// Whether the kernel tries such a request again, unless its task may not: a single page, with reclaim and no flag to give up.
+    fn is_given_up(&self) -> bool {
+        let gives_up = Gfp::NORETRY | Gfp::RETRY_MAYFAIL | Gfp::THISNODE | Gfp::NOMEMALLOC;
+        let gfp = self.zones.gfp;
+        self.report.kind == Kind::Failure
+            && self.report.order == Some(0)
+            && !self.report.mode.is_cut
+            && gfp.contains(Gfp::KERNEL)
+            && !gfp.intersects(gives_up)
+    }
+
     /// vmalloc before Linux 5.13: all pages were there but the one behind the area, which is never taken.
     fn mapping(&self) -> Option<Cause> {
-        let failed = self.report.failed.as_deref()?.strip_prefix("allocated ")?;
+        let failed = self.report.failed.as_deref()?;
+        let area = self
+            .report
+            .area
+            .map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
+        if failed.contains("failed to map pages") {
+            let text = format!(
+                "all pages of {area} were there: to map them failed, by a page table that was not to be had or an entry that was in use (a fault of the kernel or a driver); pages were not short"
+            );
+            return Some(Cause::new(
+                CauseKind::Addresses,
+                self.report.area.map(|bytes| bytes / 1024),
+                text,
+            ));
+        }
+        if failed.contains("page array") && self.verdict.rule == Rule::Passes {
+            let text = format!(
+                "the list of the pages of {area} was not to be had: its pages were not asked for yet"
+            );
+            return Some(Cause::new(CauseKind::Late, None, text));
+        }
+        let failed = failed.strip_prefix("allocated ")?;
         let mut bytes = numbers(failed);
         let (got, area) = (bytes.next()?, bytes.next()?);
         let is_all = area.saturating_sub(got) <= self.zones.kib(1024) && got > 0;
@@ -850,36 +929,34 @@ impl Sought<'_> {
 
     fn task(&self) -> Option<Cause> {
         let task = self.report.tasks.first()?;
-        let resident = self.zones.kib(task.rss_pages);
+        let size = self.zones.kib(task.pages());
         let managed = self.report.zones.iter().map(|zone| zone.managed);
         let managed = managed.sum::<Figure>().known().unwrap_or(0);
         let ram = self.report.ram_pages.map_or(0, |pages| self.zones.kib(pages));
         let ended = self.report.victim.as_ref().and_then(|victim| victim.anon).unwrap_or(0);
         let all = managed.max(ram).max(ended);
         // One that holds next to nothing explains nothing.
-        if resident < all / 100 {
+        if size < all / 100 {
             return None;
         }
         let text = format!(
-            "the largest of {} tasks is {} (process {}) with {} resident{}",
+            "the largest of {} tasks is {}{}",
             self.report.tasks_listed,
-            task.name,
-            task.pid,
-            kib(resident),
-            named_alike(self.report, resident)
+            told(self.report, task),
+            named_alike(self.report, size)
         );
-        Some(Cause::new(CauseKind::Task, resident, text))
+        Some(Cause::new(CauseKind::Task, size, text))
     }
 }
 
 /// Tasks of one name that have more together than the largest has.
-fn named_alike(report: &Report, resident: u64) -> String {
+fn named_alike(report: &Report, size: u64) -> String {
     let Some((name, (count, pages))) = report.by_name.iter().max_by_key(|(_, (_, pages))| *pages)
     else {
         return String::new();
     };
     let all = pages.saturating_mul(report.page_kib());
-    match *count > 1 && all > resident.saturating_mul(3) / 2 {
+    match *count > 1 && all > size.saturating_mul(3) / 2 {
         true => format!(
             "; {count} of the name {name} have {} together (what they share is counted in each)",
             kib(all)

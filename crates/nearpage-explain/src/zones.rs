@@ -410,6 +410,12 @@ impl<'a> Zones<'a> {
         }
         let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
         let kept = kept.saturating_add(self.taken_by_mistake());
+        let needed = self.free_needed(figures, side).saturating_add(kept);
+        if needed >= PAGES_MOST { u64::MAX } else { needed }
+    }
+
+    /// The same of what is free in the check: without what is taken off before.
+    pub(crate) fn free_needed(&self, figures: &Figures, side: Side) -> u64 {
         let check = self.check(figures, side);
         let raw = WatermarkCheck {
             mark: PageCount(check.mark.0.saturating_sub(check.boost.0)),
@@ -419,9 +425,7 @@ impl<'a> Zones<'a> {
         // An urgent single page that the boost does not hold up.
         let at_raw = WatermarkCheck { free: raw.free_needed(), ..check };
         let is_raw = check.boost.0 > 0 && watermark_fast(&at_raw, |_, _| true);
-        let needed = if is_raw { at_raw.free } else { check.free_needed() };
-        let needed = needed.0.saturating_add(kept);
-        if needed >= PAGES_MOST { u64::MAX } else { needed }
+        if is_raw { at_raw.free.0 } else { check.free_needed().0 }
     }
 
     /// Whether urgent single pages are not held up by a boost: those that cannot wait from 5.9 on, all from 6.4 on.

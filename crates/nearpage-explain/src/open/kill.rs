@@ -36,10 +36,12 @@ impl Open {
                 let names = &mut self.report.by_name;
                 if names.len() < NAMES_MOST || names.contains_key(&task.name) {
                     let (count, pages) = names.entry(task.name.clone()).or_default();
-                    (*count, *pages) = (*count + 1, pages.saturating_add(task.rss_pages));
+                    (*count, *pages) = (*count + 1, pages.saturating_add(task.pages()));
                 }
+                let tables = &mut self.report.task_tables;
+                *tables = tables.saturating_add(task.pgtables.unwrap_or(0));
                 let tasks = &mut self.report.tasks;
-                let at = tasks.partition_point(|other| other.rss_pages >= task.rss_pages);
+                let at = tasks.partition_point(|other| other.pages() >= task.pages());
                 tasks.insert(at, task);
                 tasks.truncate(TASKS_MOST);
                 true
@@ -138,6 +140,7 @@ impl Open {
         report.mems_allowed =
             report.mems_allowed.take().or_else(|| constraint.mems_allowed.clone());
         report.cpuset = report.cpuset.take().or_else(|| constraint.cpuset.clone());
+        report.chosen = report.chosen.take().or_else(|| constraint.task.clone());
         if let Some(path) = &constraint.memcg {
             let memcg = report.memcg.get_or_insert_with(Memcg::default);
             memcg.path = Some(path.clone());

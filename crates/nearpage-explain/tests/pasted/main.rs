@@ -3,6 +3,7 @@
 
 #[path = "../all/mod.rs"]
 mod all;
+mod asker;
 mod elsewhere;
 mod filled;
 

@@ -1,0 +1,209 @@
+//! Who asked, and what plays no part: each kind as a small input.
+
+use nearpage_explain::{CauseKind, Change, Effect, Explanation, Figure, Rule};
+
+use super::{ORDER_0, failure, filled, first, kill, kinds, normal, only};
+
+fn advice(found: &Explanation, change: Change) -> (Effect, Option<u64>) {
+    let remedy = found.remedies.iter().find(|remedy| remedy.change == change).unwrap();
+    (remedy.effect, remedy.amount)
+}
+
+fn told(found: &Explanation, kind: CauseKind) -> &str {
+    let cause = found.causes.iter().find(|cause| cause.kind == kind);
+    &cause.unwrap_or_else(|| panic!("{:#?}", found.causes)).text
+}
+
+fn killed(found: &Explanation) -> Vec<String> {
+    let paragraphs = found.paragraphs();
+    paragraphs.into_iter().find(|paragraph| paragraph.label == "killed").unwrap().lines
+}
+
+/// A boost decides a kill of a machine that is full without it: what fills it comes first.
+#[test]
+fn a_boost_of_a_full_machine_is_told_behind_what_fills_it() {
+    let log = kill(ORDER_0, &[normal(9000)]).replace(
+        "boost:0kB min:5600kB low:7000kB high:8400kB",
+        "boost:8000kB min:13600kB low:15000kB high:16400kB",
+    );
+    let found = only(&log);
+    assert_eq!(found.verdict.rule, Rule::Watermark);
+    assert_eq!(kinds(&found), [CauseKind::NoSwap, CauseKind::Boost]);
+    assert_eq!(advice(&found, Change::WatermarkBoostFactor), (Effect::HelpsALittle, Some(8000)));
+}
+
+/// An urgent single page is not held up by a boost: none of it is in what is told.
+#[test]
+fn a_boost_that_the_rule_leaves_out_is_no_cause() {
+    let log = kill(ORDER_0, &[normal(1200)])
+        .replace(
+            "boost:0kB min:5600kB low:7000kB high:8400kB",
+            "boost:16000kB min:21600kB low:23000kB high:24400kB",
+        )
+        .replace("6.1.30", "6.6.30")
+        .replace("active_file:40kB", "active_file:900000kB");
+    let found = only(&failure(&log, "order:0, mode:0x820(GFP_ATOMIC), nodemask=(null)"));
+    // 3/8 of 5600 KiB, and a page.
+    assert_eq!(found.verdict.zones[0].at_min.needed, Figure::exact(526));
+    assert_eq!(kinds(&found)[0], CauseKind::CannotWait, "{:#?}", found.causes);
+    assert!(!kinds(&found).contains(&CauseKind::Boost), "{:#?}", found.causes);
+    assert_eq!(advice(&found, Change::FreePages).1, Some(2104 - 1200));
+    assert_eq!(advice(&found, Change::WatermarkBoostFactor).0, Effect::NoEffect);
+}
+
+const TABLE: &str = "\
+[5.0] Tasks state (memory values in pages):
+[5.0] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
+[5.0] [     60]     0    60     1200      700    53248       20             0 shell
+[5.0] [     61]     0    61    70000       50   499712    60000             0 my, eater
+";
+const CHOSEN: &str = "[5.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/box,task_memcg=/box,task=my, eater,pid=61,uid=0\n";
+
+/// The head and the limits are lost: counters and the table tell what fills the group, and who was chosen.
+#[test]
+fn a_group_without_its_head_is_told_by_its_counters() {
+    let stats = "\
+[5.0] Memory cgroup stats for /box:
+[5.0] anon 104857600
+                     file 0
+                     shmem 0
+                     inactive_anon 209715200
+                     active_anon 0
+                     pagetables 1048576
+";
+    let found = only(&format!("{stats}{TABLE}{CHOSEN}"));
+    let text = told(&found, CauseKind::Anonymous);
+    assert!(text.starts_with("200 MiB of the 201 MiB"), "{text}");
+    let text = told(&found, CauseKind::Task);
+    let largest = "my, eater (process 61) with 200 KiB resident and 234.3 MiB in swap";
+    assert!(text.ends_with(largest), "{text}");
+    let lines = killed(&found);
+    assert!(lines[0].starts_with("my, eater (process 61) was chosen"), "{lines:?}");
+}
+
+/// Page tables of the tasks are in the table alone, before 5.11.
+#[test]
+fn a_group_full_of_the_kernels_memory() {
+    let log = format!(
+        "\
+[5.0] eater invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[5.0] CPU: 2 PID: 61 Comm: eater Not tainted 5.2.0 #1
+[5.0] memory: usage 1024kB, limit 1024kB, failcnt 70
+[5.0] Memory cgroup stats for /box:
+[5.0] anon 0
+[5.0] file 0
+[5.0] kernel_stack 36864
+[5.0] slab 270336
+{TABLE}{CHOSEN}"
+    );
+    let found = only(&log);
+    let text = told(&found, CauseKind::MemcgKernel);
+    assert!(text.starts_with("840 KiB of the 1 MiB"), "{text}");
+    assert!(text.ends_with("most of it page tables of its tasks"), "{text}");
+    assert_eq!(advice(&found, Change::MemcgLimit).0, Effect::HelpsALittle);
+}
+
+/// Dirty pages are not yet being written.
+#[test]
+fn dirty_pages_are_told_as_such() {
+    let log = |written: u64| {
+        let log = kill(ORDER_0, &[normal(0)])
+            .replace("dirty:0kB writeback:0kB", &format!("dirty:307200kB writeback:{written}kB"));
+        let blocks = "Node 0 Normal: 0*4kB (UM)";
+        assert!(log.contains(blocks));
+        failure(&log, "order:0, mode:0x820(GFP_ATOMIC), nodemask=(null)")
+    };
+    let found = only(&log(0));
+    assert_eq!(kinds(&found)[0], CauseKind::EmptyLists);
+    assert!(
+        first(&found)
+            .text
+            .ends_with("; 300 MiB are dirty, and can leave only when they are written")
+    );
+    let found = only(&log(2048));
+    let both = "; 300 MiB are dirty and 2 MiB being written, and can leave only then";
+    assert!(first(&found).text.ends_with(both), "{:#?}", found.causes);
+}
+
+/// Quoted-printable of a flowed mail, in which no equals sign was written as a code before the rows.
+#[test]
+fn a_flowed_mail_in_quoted_printable() {
+    let log =
+        failure(&kill(ORDER_0, &[normal(1000)]), "order:0, mode:0x20").replace("6.1.30", "4.1.3");
+    let log =
+        log.replace(" boost:0kB", "").replace(" reserved_highatomic:0KB free_highatomic:0KB", "");
+    let whole = only(&log);
+    let mut mail = String::new();
+    for line in log.lines() {
+        let flowed = filled(line, 170).trim_end().replace('\n', " \n");
+        for line in flowed.lines() {
+            let code = if line.ends_with(' ') { "=20" } else { "" };
+            let mut rest = line.trim_end().replace('=', "=3D");
+            while rest.len() > 75 {
+                let end = rest[72..75].find('=').map_or(75, |at| 72 + at);
+                mail += &format!("{}=\n", &rest[..end]);
+                rest = rest.split_off(end);
+            }
+            mail += &format!("{rest}{code}\n");
+        }
+    }
+    assert!(mail.contains("kB=20\n"), "{mail}");
+    let found = only(&mail);
+    assert_eq!(found.report.zones, whole.report.zones, "{mail}");
+    assert_eq!(found.verdict, whole.verdict);
+}
+
+/// The reason of a vmalloc failure is its cause.
+#[test]
+fn what_vmalloc_says_is_why() {
+    let log = |reason: &str| {
+        let head = format!(
+            "w: vmalloc error: size 409600, {reason}, mode:0xcc2(GFP_KERNEL|__GFP_HIGHMEM), nodemask=(null)"
+        );
+        let log = kill(ORDER_0, &[normal(800_000)]);
+        format!("[50.0] {head}\n{}", log.split_once('\n').unwrap().1)
+    };
+    let found = only(&log("failed to map pages"));
+    assert_eq!(kinds(&found)[0], CauseKind::Addresses);
+    assert!(first(&found).text.starts_with("all pages of the area of 400 KiB were there"));
+    let found = only(&log("failed to allocate page array size 800"));
+    assert!(first(&found).text.starts_with("the list of the pages"), "{:#?}", found.causes);
+}
+
+/// kswapd does not reclaim for itself, and a task that is to be ended gets no page above the mark.
+#[test]
+fn who_asks_may_be_why() {
+    let log = kill(ORDER_0, &[normal(5000)]).replace("active_file:40kB", "active_file:500000kB");
+    let request = "order:0, mode:0x90c40(GFP_NOFS|__GFP_COMP|__GFP_NOMEMALLOC), nodemask=(null)";
+    let own = only(
+        &failure(&log, request).replace(" a:", " kswapd0:").replace("Comm: a", "Comm: kswapd0"),
+    );
+    assert_eq!(kinds(&own), [CauseKind::CannotWait]);
+    assert!(first(&own).text.contains("the asker is kswapd itself"), "{:#?}", own.causes);
+    let passing = kill(ORDER_0, &[normal(9000)]);
+    let found = only(&failure(&passing, "order:0, mode:0xcc0(GFP_KERNEL), nodemask=(null)"));
+    assert!(told(&found, CauseKind::Late).contains("its task was to be ended"));
+    let found =
+        only(&failure(&passing, "order:0, mode:0x1cc0(GFP_KERNEL|__GFP_NORETRY), nodemask=(null)"));
+    assert!(told(&found, CauseKind::Late).contains("some came back"));
+}
+
+/// A bit that no kernel before 4.4 has proves the table of the others.
+#[test]
+fn a_bit_of_newer_kernels_proves_their_flags() {
+    let log = "\
+[7.0] SLUB: Unable to allocate memory on node -1 (gfp=0x2088020)
+[7.0]   cache: names, object size: 128, buffer size: 128, default order: 0, min order: 0
+";
+    let found = only(log);
+    assert_eq!(found.report.mode.gfp.to_string(), "GFP_ATOMIC|__GFP_ZERO");
+}
+
+/// Digits may be lost where a line was cut.
+#[test]
+fn a_number_at_the_edge_is_none() {
+    let end = "[50.0] Out of memory: Killed process 22 (a) total-vm:9000kB, anon-rss:8000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:103480";
+    let found = only(&(kill(ORDER_0, &[normal(1000)]) + end + "\n"));
+    let victim = found.report.victim.unwrap();
+    assert_eq!((victim.anon, victim.pgtables), (Some(8000), None));
+}
