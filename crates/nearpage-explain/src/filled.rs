@@ -183,6 +183,8 @@ impl Filled<'_> {
             (_, Some(free), Some(total)) => {
                 (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
             }
+            // The first kernels tell no more.
+            (_, Some(0), None) => (CauseKind::SwapFull, "no swap is free: it cannot leave".into()),
             (_, None, None) if report.has_page_cache && report.ram_pages.is_some() => (
                 CauseKind::Anonymous,
                 "no row tells of swap, as of a kernel that was built without: it cannot leave then"
@@ -201,16 +203,21 @@ impl Filled<'_> {
             return self.on_lists(&swap);
         }
         if self.is_kill && anon.least() == 0 && !anon.is_exact() {
-            let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
+            let swapped = self.report().swap_leaving.or(self.report().swap_total);
             let lists = self.report().zones.iter().map(|zone| zone.lists).sum::<Figure>();
             let text = match lists.known() {
                 Some(lists) => format!(
-                    "{} are on the lists of reclaim, how much of it anonymous is not told; {swap}",
-                    kib(lists)
+                    "{} are on the lists of reclaim{}, how much of it anonymous is not told; {swap}",
+                    kib(lists),
+                    self.mapped(lists)
                 ),
                 None => format!("how much memory is anonymous is not told; {swap}"),
             };
-            return Some(Cause::new(kind, lists.known().unwrap_or(0).max(swapped), text));
+            return Some(Cause::new(
+                kind,
+                lists.known().unwrap_or(0).max(swapped.unwrap_or(0)),
+                text,
+            ));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
         match self.is_kill {
@@ -240,17 +247,22 @@ impl Filled<'_> {
             None => figure,
         };
         let lists = figure.least();
-        let mapped = report.mapped_pages.map_or(0, |pages| self.zones.kib(pages)).min(lists);
-        let mapped = match mapped {
-            mapped if mapped > lists / 2 => format!(", about {} mapped by processes", kib(mapped)),
-            _ => String::new(),
-        };
+        let mapped = self.mapped(lists);
         let text = format!(
             "{}{} are on the lists of reclaim{mapped}, how much of it anonymous is not told; {swap}: reclaim gave up all the same",
             at_least(figure),
             kib(lists)
         );
         self.part(CauseKind::Anonymous, lists, 20, text)
+    }
+
+    /// How much of what is on the lists processes have mapped, if it is most.
+    fn mapped(&self, lists: u64) -> String {
+        let mapped = self.report().mapped_pages.map_or(0, |pages| self.zones.kib(pages)).min(lists);
+        match mapped > lists / 2 {
+            true => format!(", about {} mapped by processes", kib(mapped)),
+            false => String::new(),
+        }
     }
 
     /// Memory of files and slab that can be reclaimed, as far as it is told.

@@ -27,6 +27,8 @@ const TEXT_BYTES: u64 = 4 << 10;
 const OPEN_MOST: usize = 16;
 /// Lines of others that may stand within a report, such as the table of tasks of a large machine.
 const GAP_MOST: u64 = 400;
+/// The same of rows of which nobody has told whose they are.
+const HEADLESS_GAP_MOST: u64 = 8;
 /// Lines of an answer within a first line.
 const TORN_MOST: u64 = 64;
 
@@ -39,7 +41,7 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 25] = [
+    const PHRASES: [&str; 26] = [
         "page alloc",
         "order alloc",
         "oom-kill",
@@ -61,6 +63,7 @@ static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "Linux version",
         "Mem-",
         "kB min:",
+        " mapped:",
         "alloc failed, req-size: ",
         "lowmemorykiller: Kill",
         "systemd-oomd[",
@@ -153,6 +156,8 @@ pub struct Reader<R> {
     unread: Vec<Unread>,
     /// The last line of memory's state that is no report's.
     state: Option<u64>,
+    /// Rows of memory's state that came last, which a kill may follow.
+    headless: Option<Open>,
     beside: Beside,
 }
 
@@ -193,6 +198,7 @@ impl<R: BufRead> Reader<R> {
             last: String::new(),
             unread: Vec::new(),
             state: None,
+            headless: None,
             beside: Beside::default(),
         }
     }
@@ -306,8 +312,10 @@ impl<R: BufRead> Reader<R> {
 
     /// Takes a line as it came. While no report is unfinished nearly all are passed over.
     fn take_line(&mut self) {
-        let is_idle =
-            self.open.is_empty() && self.pending.is_none() && !self.transport.is_holding();
+        let is_idle = self.open.is_empty()
+            && self.headless.is_none()
+            && self.pending.is_none()
+            && !self.transport.is_holding();
         let line = self.buffer.trim_ascii_end();
         self.beside.look(line, self.line);
         let begins = |bytes: &[u8]| PHRASES.is_match(bytes);
@@ -515,7 +523,9 @@ impl<R: BufRead> Reader<R> {
         let taken_by = match self.taker(&piece, message) {
             // `grep -i oom` leaves the ends of reports.
             None if piece.proves_a_kill(!self.open.is_empty()) => {
-                let mut open = Open::without_head(number, line.time, caller);
+                let open = self.memory_before(&piece, number);
+                let mut open =
+                    open.unwrap_or_else(|| Open::without_head(number, line.time, caller));
                 open.quotes = message.quotes;
                 open.take(&piece, number, caller);
                 self.open_one(open);
@@ -539,6 +549,7 @@ impl<R: BufRead> Reader<R> {
             return;
         }
         self.note_unread(&piece, message);
+        self.keep_headless(&piece, message);
         // Another process, or another kernel: what comes now is not of those that told theirs.
         self.close_where(|open| {
             open.quotes == message.quotes && open.is_over(&piece, message.time.as_deref(), caller)
@@ -609,6 +620,36 @@ impl<R: BufRead> Reader<R> {
         if self.unread.len() < UNREAD_MOST {
             self.unread.push(Unread { line: number, why: why.into() });
         }
+    }
+
+    /// Keeps rows that are no report's: Linux before 2.6.9 printed no first line of a kill.
+    fn keep_headless(&mut self, piece: &Piece, message: &Message) {
+        let (number, caller) = (message.line, message.caller.as_deref());
+        let is_over = |open: &Open| open.last_line() + HEADLESS_GAP_MOST < number;
+        if !self.open.is_empty() || self.headless.as_ref().is_some_and(is_over) {
+            self.headless = None;
+        }
+        let is_first = matches!(piece, Piece::MemInfo | Piece::Counters(_) | Piece::Zone(_));
+        if self.headless.is_none() && is_first && self.open.is_empty() {
+            let mut open = Open::without_head(number, message.time.as_deref(), caller);
+            open.quotes = message.quotes;
+            self.headless = Some(open);
+        }
+        if let Some(open) = &mut self.headless {
+            open.take(piece, number, caller);
+        }
+    }
+
+    /// What memory had right before a line of such a kill, which tells no more than who was ended.
+    fn memory_before(&mut self, piece: &Piece, number: u64) -> Option<Open> {
+        let open = self.headless.take()?;
+        let Piece::Killed(None | Some(false), victim) = piece else { return None };
+        let is_bare = victim.anon.is_none() && victim.file.is_none();
+        let is_own = is_bare && open.last_line() + HEADLESS_GAP_MOST >= number;
+        if is_own {
+            self.unread.retain(|unread| unread.line < open.first_line());
+        }
+        is_own.then_some(open)
     }
 
     /// Notes rows of memory's state that are no report's: those of one moment together.

@@ -207,3 +207,34 @@ fn a_number_at_the_edge_is_none() {
     let victim = found.report.victim.unwrap();
     assert_eq!((victim.anon, victim.pgtables), (Some(8000), None));
 }
+
+/// The first kernels printed no first line of a kill: what memory had, and who was ended.
+#[test]
+fn a_kill_without_a_head_has_the_memory_before_it() {
+    let log = |gap: &str| {
+        format!(
+            "\
+Mem-info:
+Active:90000 inactive:20000 dirty:0 writeback:0 unstable:0 free:500 slab:3000 mapped:105000 pagetables:800
+Node 0 DMA free:1000kB min:20kB low:40kB high:60kB active:0kB inactive:0kB present:16384kB pages_scanned:0 all_unreclaimable? no
+lowmem_reserve[]: 0 500 500
+Node 0 Normal free:1000kB min:2040kB low:4080kB high:6120kB active:360000kB inactive:80000kB present:500000kB pages_scanned:44023 all_unreclaimable? yes
+lowmem_reserve[]: 0 0 0
+Node 0 DMA: 250*4kB = 1000kB
+Node 0 Normal: 250*4kB = 1000kB
+Swap cache: add 274, delete 274, find 3/16, race 0+0
+Free swap:            0kB
+129000 pages of RAM
+4000 reserved pages
+{gap}Out of Memory: Killed process 70 (eater).
+"
+        )
+    };
+    let found = only(&log(""));
+    assert_eq!(found.report.zones.len(), 2);
+    assert_eq!(found.report.victim.as_ref().unwrap().pid, 70);
+    assert_eq!(kinds(&found)[0], CauseKind::SwapFull, "{:#?}", found.causes);
+    // Far away it is another's.
+    let found = only(&log(&"something else\n".repeat(20)));
+    assert!(found.report.zones.is_empty());
+}
