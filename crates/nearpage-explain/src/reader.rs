@@ -622,7 +622,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Keeps rows that are no report's: Linux before 2.6.9 printed no first line of a kill.
+    /// Keeps rows that are no report's: the first kernels of 2.6 printed no first line of a kill.
     fn keep_headless(&mut self, piece: &Piece, message: &Message) {
         let (number, caller) = (message.line, message.caller.as_deref());
         let is_over = |open: &Open| open.last_line() + HEADLESS_GAP_MOST < number;
