@@ -1,7 +1,7 @@
 //! What `explain` reads: logs, packed or not, and the logs of a sosreport, a folder or an archive of one.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use nearpage_machine::{
 
 use super::ExplainFailure;
 use crate::commands::input::{self, STANDARD_INPUT};
+use crate::commands::is_output_seen;
 use crate::commands::progress::Bar;
 
 /// What of an input is handed on.
@@ -97,7 +98,7 @@ pub(super) fn each(
     let file = File::open(path).map_err(failed)?;
     let name = name(path);
     // On a terminal reports show by themselves how far it is.
-    if wanted == Wanted::Texts || io::stdout().is_terminal() {
+    if wanted == Wanted::Texts || is_output_seen() {
         return each_of_stream(&name, file, wanted, budget, take).map_err(failed);
     }
     let bytes = file.metadata().map_err(failed)?.len();
