@@ -28,7 +28,7 @@ pub mod whatif;
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -331,6 +331,11 @@ fn not_parsed(error: &clap::Error, is_json: bool) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Whether somebody sees the output as it is made.
+fn is_output_seen() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Writes a command's output as it is made: texts of large machines have more than a gigabyte.

@@ -690,6 +690,7 @@ const DOORS: [(&str, &[&str]); 16] = [
             "nearpage-cli/src/commands/run/child.rs",
             "nearpage-cli/src/commands/run/program.rs",
             "nearpage-cli/src/commands/trace.rs",
+            "nearpage-cli/src/memory.rs",
         ],
     ),
     // Files of the running kernel, which are short; what the program of `run` wrote.

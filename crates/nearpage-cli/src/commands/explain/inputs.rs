@@ -5,12 +5,15 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use nearpage_machine::work::Observer;
 use nearpage_machine::{
     Budget, FileTree, FolderTree, Packing, Unpacking, each_tar_file, open_beneath, shown,
 };
 
 use super::ExplainFailure;
 use crate::commands::input::{self, STANDARD_INPUT};
+use crate::commands::is_output_seen;
+use crate::commands::progress::Bar;
 
 /// What of an input is handed on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,13 +96,40 @@ pub(super) fn each(
         return each_of_folder(path, wanted, budget, take).map_err(failed);
     }
     let file = File::open(path).map_err(failed)?;
-    each_of_stream(&name(path), file, wanted, budget, take).map_err(failed)
+    let name = name(path);
+    // On a terminal reports show by themselves how far it is.
+    if wanted == Wanted::Texts || is_output_seen() {
+        return each_of_stream(&name, file, wanted, budget, take).map_err(failed);
+    }
+    let bytes = file.metadata().map_err(failed)?.len();
+    let watched = Watched { file, read: 0, bytes, bar: Bar::percent(&name) };
+    each_of_stream(&name, watched, wanted, budget, take).map_err(failed)
+}
+
+/// A file that shows how far it is read.
+struct Watched {
+    file: File,
+    read: u64,
+    bytes: u64,
+    bar: Bar,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read += read as u64;
+        // A pipe has no length.
+        if self.bytes > 0 {
+            let _ = self.bar.progress(self.read, self.bytes);
+        }
+        Ok(read)
+    }
 }
 
 /// A log as it is or packed, or an archive with some.
 fn each_of_stream(
     name: &str,
-    file: File,
+    file: impl Read,
     wanted: Wanted,
     budget: &Budget,
     take: Take<'_>,
