@@ -21,6 +21,9 @@ pub struct InstallArgs {
     /// The folder, as /usr/local
     #[arg(long)]
     prefix: PathBuf,
+    /// Where libraries go [default: lib of the prefix]
+    #[arg(long)]
+    libdir: Option<PathBuf>,
     /// Put the files under this folder instead, as packages are made
     #[arg(long)]
     destdir: Option<PathBuf>,
@@ -62,13 +65,18 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let built = target.join(&arguments.profile);
-    let place = match &arguments.destdir {
-        Some(folder) => folder.join(arguments.prefix.strip_prefix("/").unwrap_or(Path::new(""))),
-        None => arguments.prefix.clone(),
+    let within = |path: &Path| match &arguments.destdir {
+        Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_owned(),
     };
-    let (library, include) = (place.join("lib"), place.join("include"));
-    let pkgconfig = library.join("pkgconfig");
-    for folder in [&library, &include, &pkgconfig] {
+    let libdir = arguments.libdir.clone().unwrap_or_else(|| arguments.prefix.join("lib"));
+    if !libdir.is_absolute() {
+        return Err(InstallError::NotAbsolute(libdir));
+    }
+    let place = within(&arguments.prefix);
+    let (library, include) = (within(&libdir), place.join("include"));
+    let (pkgconfig, cmake) = (library.join("pkgconfig"), library.join("cmake/nearpage"));
+    for folder in [&library, &include, &pkgconfig, &cmake] {
         fs::create_dir_all(folder).map_err(failed(folder.display().to_string()))?;
     }
     let crate_folder = root.join("crates/nearpage-c");
@@ -78,8 +86,15 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     copy(&built.join("libnearpage_c.a"), &library.join("libnearpage.a"))?;
     copy(&built.join("libnearpage_preload.so"), &library.join("libnearpage-malloc.so"))?;
     shared(&library, &crate_folder.join("nearpage.map"))?;
-    let text = pc(&arguments.prefix);
+    let text = pc(&arguments.prefix, &libdir);
     fs::write(pkgconfig.join("nearpage.pc"), text).map_err(failed("nearpage.pc"))?;
+    let up = "../"
+        .repeat(libdir.strip_prefix(&arguments.prefix).map_or(0, |path| path.iter().count()) + 2);
+    for (file, text) in
+        [("nearpageConfig.cmake", config(&up)), ("nearpageConfigVersion.cmake", config_version())]
+    {
+        fs::write(cmake.join(file), text).map_err(failed(file))?;
+    }
     println!("installed into {}", place.display());
     Ok(())
 }
@@ -137,9 +152,43 @@ fn soname(version: &str) -> String {
     }
 }
 
-fn pc(prefix: &Path) -> String {
+/// What CMake's `find_package(nearpage)` reads; `up` leads from its folder to the prefix.
+fn config(up: &str) -> String {
+    let soname = soname(env!("CARGO_PKG_VERSION"));
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: nearpage\n\
+        "# find_package(nearpage), then target_link_libraries(program PRIVATE nearpage::nearpage)\n\
+         get_filename_component(_nearpage_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/{up}\" ABSOLUTE)\n\
+         get_filename_component(_nearpage_libdir \"${{CMAKE_CURRENT_LIST_DIR}}/../..\" ABSOLUTE)\n\
+         if(NOT TARGET nearpage::nearpage)\n  \
+           add_library(nearpage::nearpage SHARED IMPORTED)\n  \
+           set_target_properties(nearpage::nearpage PROPERTIES\n    \
+             IMPORTED_LOCATION \"${{_nearpage_libdir}}/libnearpage.so\"\n    \
+             IMPORTED_SONAME \"{soname}\"\n    \
+             INTERFACE_INCLUDE_DIRECTORIES \"${{_nearpage_prefix}}/include\")\n\
+         endif()\n"
+    )
+}
+
+/// Whether a version that somebody wants is this one: as long as the major version is 0, each minor version may change the
+/// interface.
+fn config_version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  set(PACKAGE_VERSION_EXACT TRUE)\nendif()\n\
+         if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION AND NOT PACKAGE_FIND_VERSION VERSION_LESS \"{minor}\")\n  \
+           set(PACKAGE_VERSION_COMPATIBLE TRUE)\nendif()\n"
+    )
+}
+
+fn pc(prefix: &Path, libdir: &Path) -> String {
+    let libdir = match libdir.strip_prefix(prefix) {
+        Ok(path) => format!("${{prefix}}/{}", path.display()),
+        Err(_) => libdir.display().to_string(),
+    };
+    format!(
+        "prefix={}\nlibdir={libdir}\nincludedir=${{prefix}}/include\n\nName: nearpage\n\
          Description: The NUMA page allocator of a kernel, on real memory of a process\nVersion: {}\n\
          Libs: -L${{libdir}} -lnearpage\nLibs.private: {}\nCflags: -I${{includedir}}\n",
         prefix.display(),
@@ -161,8 +210,9 @@ mod tests {
 
     #[test]
     fn the_pc_file_has_what_a_compiler_needs() {
-        let text = pc(Path::new("/opt/near"));
+        let text = pc(Path::new("/opt/near"), Path::new("/opt/near/lib/x"));
         assert!(text.starts_with("prefix=/opt/near\n"), "{text}");
+        assert!(text.contains("\nlibdir=${prefix}/lib/x\n"), "{text}");
         assert!(text.contains("\nLibs: -L${libdir} -lnearpage\n"), "{text}");
         assert!(!text.contains("gcc_s"), "-static could not link it: {text}");
     }

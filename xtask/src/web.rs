@@ -96,7 +96,14 @@ pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
 fn build(folder: &Path) -> Result<(), WebError> {
     let mut compile = Command::new(env!("CARGO"));
     compile.args(["build", "--quiet", "--package", "nearpage-web", "--profile", "web"]);
-    step("the build", compile.args(["--target", TARGET]).arg("--target-dir").arg(target_dir()).current_dir(root()))?;
+    step(
+        "the build",
+        compile
+            .args(["--target", TARGET])
+            .arg("--target-dir")
+            .arg(target_dir())
+            .current_dir(root()),
+    )?;
     let _ = fs::remove_dir_all(folder);
     let compiled = target_dir().join(TARGET).join("web").join(MODULE).with_extension("wasm");
     let mut bind = Command::new("wasm-bindgen");
@@ -114,12 +121,14 @@ fn build(folder: &Path) -> Result<(), WebError> {
 fn sizes(folder: &Path) -> Result<usize, WebError> {
     let mut all = 0;
     let entries = fs::read_dir(folder).map_err(failed(folder))?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     files.sort();
     for path in files {
         let content = fs::read(&path).map_err(failed(&path))?;
         let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-        let packed = packed.write_all(&content).and_then(|()| packed.finish()).map_err(failed(&path))?.len();
+        let packed =
+            packed.write_all(&content).and_then(|()| packed.finish()).map_err(failed(&path))?.len();
         let name = path.file_name().unwrap_or_default().display();
         println!("{name:<22} {:>9} bytes, {packed:>8} by gzip", content.len());
         all += packed;
@@ -131,7 +140,9 @@ fn sizes(folder: &Path) -> Result<usize, WebError> {
 fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
     for (program, package) in [("chromium", "chromium"), ("node", "nodejs")] {
         if !answers(program) {
-            println!("SKIPPED: the page is not tried: there is no {program} (apt install {package})");
+            println!(
+                "SKIPPED: the page is not tried: there is no {program} (apt install {package})"
+            );
             return Ok(());
         }
     }
@@ -157,9 +168,15 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
     command("topo-set.json", &[&topo[..], &["--set", "vm.watermark_scale_factor=200"]].concat())?;
     command("explain.json", &["explain", "--json", log])?;
     command("replay.json", &["replay", bundle, "--json"])?;
-    command("replay-set.json", &["replay", bundle, "--json", "--set", "pcp.batch_scale_max=0", "--model", "linux-6.1"])?;
+    command(
+        "replay-set.json",
+        &["replay", bundle, "--json", "--set", "pcp.batch_scale_max=0", "--model", "linux-6.1"],
+    )?;
     let other = "--numa 2G,cpus=0-3 --numa 0,cpus=4-7 --numa 2G";
-    command("replay-machine.json", &["replay", bundle, "--json", "--topology", other, "--map-cpus", "round-robin"])?;
+    command(
+        "replay-machine.json",
+        &["replay", bundle, "--json", "--topology", other, "--map-cpus", "round-robin"],
+    )?;
     let script = root().join("crates/nearpage-web/tests/browser.mjs");
     let [megabytes, mutants] = if is_long { ["100", "10000"] } else { ["20", "500"] };
     let mut node = Command::new("node");
@@ -180,7 +197,9 @@ fn missing() -> Option<String> {
         Some(found) if found.ends_with(&wanted) => None,
         found => {
             let found = found.map_or("is not installed".into(), |found| format!("is {found}"));
-            Some(format!("wasm-bindgen {found}, expected {wanted} (cargo install wasm-bindgen-cli --version {wanted})"))
+            Some(format!(
+                "wasm-bindgen {found}, expected {wanted} (cargo install wasm-bindgen-cli --version {wanted})"
+            ))
         }
     }
 }
