@@ -143,7 +143,7 @@ impl Dist {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
         let mut flags = format!("--remap-path-prefix={}=/nearpage", self.root.display());
-        for home in home {
+        if let Some(home) = home {
             flags += &format!("\x1f--remap-path-prefix={}=/cargo", home.display());
         }
         command.current_dir(&self.root).env("CARGO_ENCODED_RUSTFLAGS", flags);
