@@ -52,8 +52,10 @@ fn main() -> ExitCode {
 }
 
 fn compare() -> Result<(), Box<dyn Error>> {
-    let open =
-        |path: String| Replay::open(Path::new(&path)).map_err(|error| format!("{path}: {error}"));
+    let open = |path: String| {
+        Replay::open(Path::new(&path), &nearpage_machine::Budget::DEFAULT)
+            .map_err(|error| format!("{path}: {error}"))
+    };
     let mut replays = env::args().skip(1).map(open).collect::<Result<Vec<Replay>, _>>()?;
     if replays.is_empty() {
         replays.push(Replay::shipped());

@@ -9,7 +9,7 @@ use nearpage_explain::{Explanation, Reader};
 use nearpage_kcore::Kernel;
 use nearpage_lab::{Scenario, catalog};
 use nearpage_machine::stats_socket::{Head, Request};
-use nearpage_machine::{MachineDescription, idlist, short_form};
+use nearpage_machine::{Budget, MachineDescription, idlist, short_form};
 use nearpage_trace::{TraceError, read_trace, unpacked};
 use nearpage_watch::Tape;
 
@@ -37,7 +37,7 @@ pub fn answer(content: &[u8]) {
 
 /// Recordings and packed bundles: JSON, tar, gzip, bzip2, xz, zstd.
 pub fn bundle(content: &[u8]) {
-    drop(Recording::read_bytes("fuzzed", content));
+    drop(Recording::read_bytes("fuzzed", content, &Budget::DEFAULT));
 }
 
 /// Dumps of kernels.
@@ -62,7 +62,7 @@ pub fn log(content: &[u8]) {
 
 /// Descriptions of machines of any kind: archives, numactl, XML of hwloc, TOML, the short form, lists of CPUs.
 pub fn machine(content: &[u8]) {
-    drop(MachineDescription::from_reader("fuzzed", content));
+    drop(MachineDescription::from_reader("fuzzed", content, &Budget::DEFAULT));
     if let Ok(text) = std::str::from_utf8(content) {
         drop(short_form::parse_text("fuzzed", text));
         drop(idlist::parse(text));
@@ -83,7 +83,7 @@ pub fn tape(content: &[u8]) {
 
 /// Traces: text, trace.dat and perf.data, plain or packed.
 pub fn trace(content: &[u8]) {
-    if let Ok(text) = unpacked(content) {
+    if let Ok(text) = unpacked(content, &Budget::DEFAULT) {
         drop(read_trace::<TraceError>("fuzzed", text, |_| Ok(())));
     }
 }

@@ -291,6 +291,19 @@ class Prepared:
         Seed 0 is the likely start; others are drawn."""
 
 @final
+class BundleFiles:
+    """The files of a bundle, a folder or a tar of one, packed or not, one after the other: within the bounds of nearpage's readers,
+    and without following links. :mod:`nearpage.fleet` reads bundles with it."""
+
+    @staticmethod
+    def open(path: _Path, *, stored: bool = False) -> BundleFiles:
+        """``stored`` files of a folder are given as they are; else what is packed is unpacked."""
+    def next(self) -> tuple[str, int | None] | None:
+        """The next file's name, and its bytes if it is given as it is stored."""
+    def read(self, bytes: int) -> bytes:
+        """At most so many bytes of it; none at its end."""
+
+@final
 class Profile:
     """A load in figures that do not depend on its length nor on its machine's size: rates, shares of orders and migratetypes, lifetimes,
     bursts, who frees."""

@@ -9,7 +9,7 @@ use nearpage_doctor::{Facts, Report};
 use nearpage_explain::{Explanation, Reader};
 use nearpage_linux::Environment;
 use nearpage_machine::work::{Observer, Stopped};
-use nearpage_machine::{open_tree, shown};
+use nearpage_machine::{Budget, open_tree, shown};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
@@ -88,7 +88,7 @@ pub(crate) fn doctor(
     };
     let source = path.display().to_string();
     let wrong = |error: BundleError| Class::Machine.error(Some(source.clone()), error);
-    match short(py, || Recording::read(&path))? {
+    match short(py, || Recording::read(&path, &Budget::DEFAULT))? {
         Ok(recording) => {
             let facts = short(py, || {
                 let capture = recording.capture(capture.as_deref())?;
@@ -100,7 +100,7 @@ pub(crate) fn doctor(
         }
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) => {
-            let facts = short(py, || open_tree(&path).map(|tree| Facts::read(&*tree)))?;
+            let facts = short(py, || open_tree(&path, &Budget::DEFAULT).map(|tree| Facts::read(&*tree)))?;
             Ok(of(&source, facts.map_err(|error| error::machine(&error))?))
         }
         Err(error) => Err(wrong(error)),

@@ -34,7 +34,7 @@ impl Prepared {
         error::there(&path)?;
         let input = path.display().to_string();
         let measured = long(py, progress, move |course| {
-            Replay::open(&path).and_then(|replay| Measured::new(replay, course))
+            Replay::open(&path, &nearpage_machine::Budget::DEFAULT).and_then(|replay| Measured::new(replay, course))
         })?;
         Ok(Prepared { measured: Arc::new(measured.map_err(|error| failed(&input, &error))?) })
     }

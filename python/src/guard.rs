@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use crate::error::Class;
 
 /// Between two looks for signals.
-const PERIOD: Duration = Duration::from_millis(40);
+pub(crate) const PERIOD: Duration = Duration::from_millis(40);
 /// So long a call that was interrupted waits for the end of its work. Work that takes longer goes on to its next step, and ends there.
 const PATIENCE: Duration = Duration::from_millis(120);
 

@@ -7,7 +7,7 @@
 //! | `convert`, `named`, `table` | arguments, numbers among them, documents; tables by the Arrow C data interface |
 //! | `machine` | `Machine` |
 //! | `events`, `report`, `replay` | streams of events; results; `Bundle` and comparisons of rules |
-//! | `fleet` | what `nearpage.fleet` measures with |
+//! | `files`, `fleet` | the files of a bundle; what `nearpage.fleet` measures with |
 //! | `twin`, `real` | twins and profiles; `verify`, `bench`, `record` |
 //! | `lab`, `advice`, `watch` | `nearpage.lab`; `doctor` and `explain_log`; `top` and `tape` |
 //! | `memory`, `objects` | `Memory`: pages, limits, counters; caches of objects, memory of any size |
@@ -16,6 +16,7 @@ mod advice;
 mod convert;
 mod error;
 mod events;
+mod files;
 mod fleet;
 mod guard;
 mod lab;
@@ -74,6 +75,7 @@ fn _nearpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replay::compare_rules, module)?)?;
     module.add_function(wrap_pyfunction!(replay::settings, module)?)?;
     module.add_function(wrap_pyfunction!(replay::_read_events, module)?)?;
+    module.add_class::<files::BundleFiles>()?;
     module.add_class::<fleet::Prepared>()?;
     module.add_function(wrap_pyfunction!(fleet::check_settings, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::machine_facts, module)?)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nearpage_machine::plan::{Lists, PlannedNode, PlannedZone};
 use nearpage_machine::text::{self, Unknown};
-use nearpage_machine::{MachineDescription, MachineDocument, MachineInput, Plan, catalog};
+use nearpage_machine::{Budget, MachineDescription, MachineDocument, MachineInput, Plan, catalog};
 use nearpage_report::MachineView;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -202,12 +202,12 @@ impl Machine {
     }
 
     fn read(py: Python<'_>, input: MachineInput) -> PyResult<Machine> {
-        let description = short(py, || MachineDescription::read(&input))?;
+        let description = short(py, || MachineDescription::read(&input, &Budget::DEFAULT))?;
         Ok(Machine { description: description.map_err(|error| error::machine(&error))? })
     }
 
     pub(crate) fn of_text(py: Python<'_>, name: &str, text: &str) -> PyResult<Machine> {
-        let description = short(py, || MachineDescription::from_reader(name, text.as_bytes()))?;
+        let description = short(py, || MachineDescription::from_reader(name, text.as_bytes(), &Budget::DEFAULT))?;
         Ok(Machine { description: description.map_err(|error| error::machine(&error))? })
     }
 

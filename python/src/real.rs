@@ -151,7 +151,7 @@ pub(crate) fn verify(
     }
     let wishes = Wishes { model, settings: Vec::new() };
     let reports = long(py, progress, move |course| {
-        verification::verify_all(&paths, &|path| Recording::read(path), &wishes, course)
+        verification::verify_all(&paths, &|path| Recording::read(path, &nearpage_machine::Budget::DEFAULT), &wishes, course)
     })?;
     let reports = reports.map_err(|_| PyKeyboardInterrupt::new_err(()))?;
     Ok(Verification { reports })

@@ -89,7 +89,7 @@ impl Bundle {
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Bundle> {
         there(&path)?;
         let input = path.display().to_string();
-        let replay = long(py, None, move |_| Replay::open(&path))?;
+        let replay = long(py, None, move |_| Replay::open(&path, &nearpage_machine::Budget::DEFAULT))?;
         Ok(Bundle { replay: Arc::new(replay.map_err(|error| failed(&input, &error))?) })
     }
 
@@ -309,7 +309,7 @@ pub(crate) fn compare_rules(
         return Err(Class::Argument.error(Some("bundles".into()), message));
     }
     let compared = long(py, progress, move |course| {
-        let bundles = paths.iter().map(|path| Replay::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let bundles = paths.iter().map(|path| Replay::open(path, &nearpage_machine::Budget::DEFAULT)).collect::<Result<Vec<_>, _>>()?;
         nearpage_replay::rules::compare_rules(&bundles, &models, threads, course)
     })?;
     Ok(Rules { compared: compared.map_err(|error| failed("bundles", &error))? })

@@ -103,7 +103,7 @@ pub(crate) fn twin(
     let (replay, name) = (replay.clone(), replay.bundle().name().to_owned());
     let written = long(py, progress, move |course| {
         write_twin(&replay, &wish, &folder, course)?;
-        Replay::open(&folder)
+        Replay::open(&folder, &nearpage_machine::Budget::DEFAULT)
     })?;
     written.map_err(|error| failed(&name, &error))
 }

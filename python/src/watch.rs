@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::work::Observer;
-use nearpage_machine::{FileTree, FolderTree, open_tree, shown};
+use nearpage_machine::{Budget, FileTree, FolderTree, open_tree, shown};
 use nearpage_watch::{Mark, Pagesets, Sample, Sampler, Tape, marks};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -292,7 +292,7 @@ pub(crate) fn tape(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Moment>> {
 fn tree(path: Option<&Path>, capture: Option<&str>) -> Result<Box<dyn FileTree>, Failure> {
     let Some(path) = path else { return Ok(Box::new(FolderTree::new("/"))) };
     let wrong = |error: BundleError| Failure::Machine(error.to_string());
-    match Recording::read(path) {
+    match Recording::read(path, &Budget::DEFAULT) {
         Ok(mut recording) => {
             let name = recording.capture(capture).map_err(wrong)?.name.clone();
             let at = recording.captures.iter().position(|capture| capture.name == name);
@@ -301,7 +301,7 @@ fn tree(path: Option<&Path>, capture: Option<&str>) -> Result<Box<dyn FileTree>,
         }
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) => {
-            let tree = open_tree(path).map_err(|error| Failure::Error(error::machine(&error)))?;
+            let tree = open_tree(path, &Budget::DEFAULT).map_err(|error| Failure::Error(error::machine(&error)))?;
             let [zones, blocks, nodes] = FIGURES;
             let has = |file| !matches!(tree.read(file), Ok(None));
             let has_nodes = || tree.names(nodes).is_ok_and(|names| !names.is_empty());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -108,6 +109,36 @@ def test_binary_traces_and_short_salts_are_refused(tmp_path: Path) -> None:
     assert one.reason and "binary trace cannot be redacted" in one.reason
     with pytest.raises(nearpage.ArgumentError, match="8 bytes or more"):
         fleet.ingest(store, [MIXED], salt=b"short")
+
+
+def test_the_list_of_cases_holds() -> None:
+    """The recorder's ``--redact`` reads the same list."""
+    path = Path(__file__).parents[2] / "crates/nearpage-trace/src/record/redact/cases.json"
+    cases, redactor = json.loads(path.read_text()), Redactor(SALT)
+
+    def shown(text: bytes) -> str:
+        """What became something else has one sign."""
+        found = text.decode()
+        assert not any(secret in found for secret in cases["secrets"]), found
+        return re.sub(r"\b0x(?!ffffea)[0-9a-f]{16}\b", "0x@", re.sub(r"\bx[0-9a-f]{12}\b", "@", found))
+
+    for case in cases["traces"]:
+        text = "".join(f"{line}\n" for line in case["in"]).encode()
+        lines = b"".join(redactor.trace(io.BytesIO(text), "x")).splitlines()
+        assert [shown(line).lstrip() for line in lines] == case["out"], case["of"]
+    for release, expected in cases["releases"].items():
+        assert shown(redactor._release(release).encode()) == expected
+    for case in cases["files"]:
+        out = redactor.file(case["name"], case["in"].encode)
+        assert (None if out is None else shown(out)) == case["out"], case["name"]
+
+
+def test_long_lines_and_files_are_refused(tmp_path: Path) -> None:
+    files = shortened(unpacked(MIXED), 1000)
+    for name, content in (("trace.txt", b"x" * (2 << 20)), ("before/zoneinfo", b"\n" * (65 << 20))):
+        store = fleet.Store.create(tmp_path / f"store of {name.replace('/', ' ')}")
+        [one] = fleet.ingest(store, [write_tar({**files, name: content}, tmp_path / "x.tar.zst")], salt=SALT)
+        assert one.reason and ("line of 1 MiB" in one.reason or "longer than 64 MiB" in one.reason), one.reason
 
 
 @pytest.mark.parametrize(

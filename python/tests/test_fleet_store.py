@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gzip
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -530,3 +532,44 @@ def test_a_place_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch
         assert caught.value.place == "s3://elsewhere/x"
     assert cli.main(["ls", "--store", "s3://elsewhere/x"]) == 2
     assert "no credentials" in capsys.readouterr().err
+
+
+def test_archives_and_folders_of_strangers_are_read_within_bounds(small_bundles: list[Path], tmp_path: Path) -> None:
+    """A tar with a name of 300 MB takes a few MB, and a link in a folder leads to no file of this machine."""
+    secret = tmp_path / "secret"
+    secret.write_text("topsecret")
+    long = tmp_path / "long.tar"
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 300 << 20
+    with gzip.open(long.with_suffix(".tar.gz"), "wb", compresslevel=1) as packed:
+        packed.write(header.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(300):
+            packed.write(b"a" * (1 << 20))
+        packed.write(tarfile.TarInfo("meta.json").tobuf())
+    many = tmp_path / "many.tar"
+    with many.open("wb") as archive:
+        for number in range(50_000):
+            archive.write(tarfile.TarInfo(f"{number:090}").tobuf())
+    files = unpacked(small_bundles[0])
+    folder = write_folder(files, tmp_path / "folder")
+    (folder / "before" / "payload").symlink_to(secret)
+    (folder / "elsewhere").symlink_to(tmp_path)
+    (folder / "fifo").parent.mkdir(exist_ok=True)
+    os.mkfifo(folder / "fifo")
+    script = (
+        "import resource, sys, nearpage.fleet as fleet\n"
+        "store = fleet.Store.create(sys.argv[1])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for one in fleet.ingest(store, sys.argv[2:]): print(one.reason)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "of long"), f"{long}.gz", str(many)]
+    # From elsewhere: the folder of the sources has no native half.
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "256 KiB of names and headers" in printed[0] and "4 MiB of names" in printed[1], printed
+    assert int(printed[2]) < 64 << 10, printed
+    store = fleet.Store.create(tmp_path / "store")
+    [one] = fleet.ingest(store, [folder])
+    assert one.reason is None
+    with store.local_bundle(str(one.hash)) as path, tarfile.open(path) as archive:
+        assert sorted(member.name for member in archive) == sorted(f"folder/{name}" for name in files)

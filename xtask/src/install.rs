@@ -40,6 +40,8 @@ pub enum InstallError {
     Failed(&'static str),
     #[error("--prefix {0} is not an absolute path")]
     NotAbsolute(PathBuf),
+    #[error("{file} has a path of who built it: {path}")]
+    Named { file: String, path: String },
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
@@ -56,12 +58,17 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/")).to_owned();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let packages = ["--package", "nearpage-c", "--package", "nearpage-preload"];
     println!("building the libraries by the profile {}: that takes minutes", arguments.profile);
     let profile = ["build", "--quiet", "--profile", &arguments.profile];
-    run("cargo build", Command::new(cargo).args(profile).args(packages).current_dir(&root))?;
+    let builders = builders(&root);
+    let mut build = Command::new(cargo);
+    build.args(profile).args(packages).current_dir(&root);
+    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+    build.env("CARGO_ENCODED_RUSTFLAGS", flags(&given, &builders).join("\u{1f}"));
+    run("cargo build", &mut build)?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let built = target.join(&arguments.profile);
@@ -83,6 +90,9 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     for header in ["nearpage.h", "nearpage.hpp"] {
         copy(&crate_folder.join("include").join(header), &include.join(header))?;
     }
+    for built in [built.join("libnearpage_c.a"), built.join("libnearpage_preload.so")] {
+        check(&built, &builders)?;
+    }
     copy(&built.join("libnearpage_c.a"), &library.join("libnearpage.a"))?;
     copy(&built.join("libnearpage_preload.so"), &library.join("libnearpage-malloc.so"))?;
     shared(&library, &crate_folder.join("nearpage.map"))?;
@@ -96,6 +106,38 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
         fs::write(cmake.join(file), text).map_err(failed(file))?;
     }
     println!("installed into {}", place.display());
+    Ok(())
+}
+
+/// Folders of who builds, each with what stands for it in messages of panics. Of two that match, the last counts.
+fn builders(root: &Path) -> Vec<(PathBuf, &'static str)> {
+    let home =
+        std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.components().count() > 1);
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| Some(home.as_ref()?.join(".cargo")));
+    let folders = [(home, "/home"), (cargo, "/cargo"), (Some(root.to_owned()), "/nearpage")];
+    folders.into_iter().filter_map(|(folder, name)| Some((folder?, name))).collect()
+}
+
+/// The flags of the compiler, with which no path of who builds gets into a library.
+fn flags(given: &str, builders: &[(PathBuf, &str)]) -> Vec<String> {
+    let remap = |(folder, name): &(PathBuf, &str)| {
+        format!("--remap-path-prefix={}={name}", folder.display())
+    };
+    given.split_whitespace().map(str::to_owned).chain(builders.iter().map(remap)).collect()
+}
+
+/// Refuses a library that has such a path all the same.
+fn check(file: &Path, builders: &[(PathBuf, &str)]) -> Result<(), InstallError> {
+    let content = fs::read(file).map_err(failed(file.display().to_string()))?;
+    for (folder, _) in builders {
+        let path = folder.join("");
+        let path = path.as_os_str().as_encoded_bytes();
+        if content.windows(path.len()).any(|part| part == path) {
+            let (file, path) = (file.display().to_string(), folder.display().to_string());
+            return Err(InstallError::Named { file, path });
+        }
+    }
     Ok(())
 }
 
@@ -206,6 +248,34 @@ mod tests {
         assert_eq!(soname("0.1.0"), "libnearpage.so.0.1");
         assert_eq!(soname("0.1.7"), "libnearpage.so.0.1");
         assert_eq!(soname("2.3.4"), "libnearpage.so.2");
+    }
+
+    /// A panic names the file that it is in: as this compiler builds a library here, and as it is installed.
+    #[test]
+    fn no_path_of_who_builds_is_in_a_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, library) = (folder.path().join("a.rs"), folder.path().join("liba.a"));
+        fs::write(&source, "#[no_mangle] pub extern \"C\" fn a(x: usize) -> u8 { [1u8, 2][x] }")
+            .unwrap();
+        let builders = [(folder.path().to_owned(), "/home")];
+        let build = |flags: Vec<String>| {
+            let mut rustc =
+                Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+            rustc.args([
+                "--crate-type",
+                "staticlib",
+                "-C",
+                "opt-level=1",
+                "-C",
+                "panic=abort",
+                "-o",
+            ]);
+            let status = rustc.arg(&library).args(flags).arg(&source).status();
+            assert!(status.unwrap().success());
+            check(&library, &builders)
+        };
+        assert!(matches!(build(Vec::new()), Err(InstallError::Named { .. })));
+        build(flags("", &builders)).unwrap();
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod programs;
 mod python;
 mod record;
 mod soak;
+mod step;
 mod tied;
 mod web;
 

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::step::{StepError, ran, root};
+
 /// The public recording, and what is swept over it.
 const SWEEP: [&str; 8] = [
     "whatif",
@@ -32,13 +34,11 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 #[derive(Debug, thiserror::Error)]
 pub enum PagesError {
     /// A program could not be run.
-    #[error("{program}: {error}")]
-    Run {
-        /// The program.
-        program: String,
-        /// Why not.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// There is no folder for pages.
+    #[error("a temporary folder: {0}")]
+    Folder(#[from] io::Error),
     /// A program failed.
     #[error("{0} failed: {1}")]
     Failed(String, String),
@@ -60,9 +60,9 @@ pub fn run() -> Result<(), PagesError> {
         );
         return Ok(());
     };
-    let folder = tempfile::tempdir().map_err(|error| run_error("a temporary folder", error))?;
+    let folder = tempfile::tempdir()?;
     let page = folder.path().join("page.html");
-    let mut browser = Browser { program: browser, folder: folder.path().join("profile") };
+    let browser = Browser { program: browser, folder: folder.path().join("profile") };
     let json = nearpage(&SWEEP, &page)?;
     let points = match serde_json::from_str::<Value>(&json) {
         Ok(mut sweep) => sweep["points"].take(),
@@ -95,22 +95,17 @@ fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(|name| places().map(|of| of.join(name)).find(|file| file.is_file()))
 }
 
-fn run_error(program: impl ToString, error: io::Error) -> PagesError {
-    PagesError::Run { program: program.to_string(), error }
-}
-
 /// Writes the page of a command, and returns its JSON.
 fn nearpage(arguments: &[&str], page: &Path) -> Result<String, PagesError> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--package", "nearpage-cli", "--"]);
-    command.args(arguments).args(["--json", "--report"]).arg(page).current_dir(root);
+    command.args(arguments).args(["--json", "--report"]).arg(page).current_dir(root());
     output(&mut command)
 }
 
 fn output(command: &mut Command) -> Result<String, PagesError> {
     let program = command.get_program().display().to_string();
-    let output = command.output().map_err(|error| run_error(&program, error))?;
+    let output = command.output().map_err(ran(command))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(PagesError::Failed(program, format!("{}: {said}", output.status)));
@@ -127,7 +122,7 @@ struct Browser {
 
 impl Browser {
     /// The page's elements after its scripts have run.
-    fn opened(&mut self, page: &Path, state: &str) -> Result<String, PagesError> {
+    fn opened(&self, page: &Path, state: &str) -> Result<String, PagesError> {
         let mut command = Command::new(&self.program);
         command.args([
             "--headless",

@@ -22,6 +22,8 @@ use rows::{ROWS, Row};
 use saved::Saved;
 use trial::{Ran, Trial, TrialError};
 
+use crate::step::{root, target_dir};
+
 #[derive(clap::Args)]
 /// Run real programs under nearpage's malloc and others, and print the table of the book
 ///
@@ -156,15 +158,8 @@ fn build(profile: &str, package: &str, file: &str) -> Result<PathBuf, ProgramsEr
         .current_dir(root())
         .status()
         .map_err(failed("cargo build"))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let built = target.join(profile).join(file);
+    let built = target_dir().join(profile).join(file);
     if status.success() && built.is_file() { Ok(built) } else { Err(ProgramsError::NotBuilt) }
-}
-
-/// The workspace.
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Modes of nearpage, and their options.

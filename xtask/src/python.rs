@@ -2,11 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use clap::Args;
+
+use crate::step::{StepError, root, status, step, target_dir};
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 7] = [
@@ -45,33 +46,12 @@ pub struct PythonArgs {
     short: bool,
 }
 
-/// Why the package is not as it must be.
-#[derive(Debug, thiserror::Error)]
-pub enum PythonError {
-    /// A program could not be run.
-    #[error("{program}: {error}")]
-    Run {
-        /// The program.
-        program: String,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A step failed.
-    #[error("{step} failed: {status}")]
-    Failed {
-        /// The step.
-        step: &'static str,
-        /// How it ended.
-        status: ExitStatus,
-    },
-}
-
 /// Builds and tests, or says what is missing.
 ///
 /// # Errors
 ///
-/// [`PythonError`].
-pub fn run(arguments: &PythonArgs) -> Result<(), PythonError> {
+/// [`StepError`].
+pub fn run(arguments: &PythonArgs) -> Result<(), StepError> {
     let python = env::var_os("NEARPAGE_PYTHON").unwrap_or_else(|| "python3".into());
     if let Some(missing) = missing(&python) {
         println!("SKIPPED: the package for Python is not tested: {missing}");
@@ -150,25 +130,8 @@ fn missing(python: &OsString) -> Option<String> {
     }
 }
 
-fn status(command: &mut Command) -> Result<ExitStatus, PythonError> {
-    let program = command.get_program().display().to_string();
-    command.status().map_err(|error| PythonError::Run { program, error })
-}
-
-fn step(step: &'static str, command: &mut Command) -> Result<(), PythonError> {
-    let status = status(command)?;
-    if status.success() { Ok(()) } else { Err(PythonError::Failed { step, status }) }
-}
-
 fn package() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python")
-}
-
-fn target_dir() -> PathBuf {
-    match env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => env::current_dir().unwrap_or_default().join(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
-    }
+    root().join("python")
 }
 
 /// The search path with a folder before it.

@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 24] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -75,11 +75,18 @@ const STEPS: [Step; 22] = [
         "test -p nearpage-linux --test memory",
     ),
     fuzz("test -p nearpage-cli --test recorded fuzz"),
-    Step {
-        seed: Some("NEARPAGE_FUZZ_SEED"),
-        environment: &[("NEARPAGE_FUZZ_SECONDS", "120")],
-        arguments: "test --release -p nearpage-cli --test recorded hostile",
-    },
+    counted(
+        &[("NEARPAGE_INPUTS", "1000000")],
+        "test --release -p nearpage-cli --test recorded no_damaged_input",
+    ),
+    counted(
+        &[("NEARPAGE_INPUTS", "10000")],
+        "test --release -p nearpage-cli --test recorded no_hostile_archive",
+    ),
+    counted(
+        &[("NEARPAGE_INPUTS", "1000")],
+        "test --release -p nearpage-cli --test recorded no_hostile_folder",
+    ),
     fuzz("test -p nearpage-cli --test cli one_hostile_field"),
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),
@@ -109,6 +116,14 @@ const fn fuzz(arguments: &'static str) -> Step {
         environment: &[("NEARPAGE_FUZZ_SECONDS", "10")],
         arguments,
     }
+}
+
+/// So many damaged inputs, with the memory and the time that each takes.
+const fn counted(
+    environment: &'static [(&'static str, &'static str)],
+    arguments: &'static str,
+) -> Step {
+    Step { seed: Some("NEARPAGE_FUZZ_SEED"), environment, arguments }
 }
 
 const fn once(

@@ -1,14 +1,15 @@
 //! `cargo xtask web`: the page of `crates/nearpage-web`, built into a folder that any file server serves, and tried in Chromium.
 
-use std::env;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+
+use crate::step::{StepError, ran, root, step, target_dir};
 
 /// Build the page that answers in a browser, into target/web
 ///
@@ -28,22 +29,9 @@ pub struct WebArgs {
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    /// A program could not be run.
-    #[error("{program}: {error}")]
-    Run {
-        /// The program.
-        program: String,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A step failed.
-    #[error("{step} failed: {status}")]
-    Failed {
-        /// The step.
-        step: &'static str,
-        /// How it ended.
-        status: ExitStatus,
-    },
+    /// A step was not done.
+    #[error(transparent)]
+    Step(#[from] StepError),
     /// A file could not be read or written.
     #[error("{path}: {error}")]
     File {
@@ -107,10 +95,12 @@ fn build(folder: &Path) -> Result<(), WebError> {
     let _ = fs::remove_dir_all(folder);
     let compiled = target_dir().join(TARGET).join("web").join(MODULE).with_extension("wasm");
     let mut bind = Command::new("wasm-bindgen");
-    bind.args(["--target", "web", "--no-typescript", "--out-name", MODULE, "--out-dir"]);
+    bind.args(["--target", "web", "--no-typescript", "--remove-name-section"]);
+    bind.args(["--out-name", MODULE, "--out-dir"]);
     step("wasm-bindgen", bind.arg(folder).arg(compiled))?;
     copy_all(&root().join("crates/nearpage-web/page"), folder)?;
-    copy(&root().join("crates/nearpage-report/src/report.css"), &folder.join("report.css"))?;
+    // What pages of reports have within them: this page has no policy for what stands inline.
+    copy_all(&root().join("crates/nearpage-report/src/script"), folder)?;
     for (name, from) in EXAMPLES {
         copy(&root().join(from), &folder.join("examples").join(name))?;
     }
@@ -157,7 +147,7 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
         let output = command.output().map_err(ran(&command))?;
         if !output.status.success() {
             let _ = io::stderr().write_all(&output.stderr);
-            return Err(WebError::Failed { step: "nearpage", status: output.status });
+            return Err(StepError::Failed { step: "nearpage", status: output.status }.into());
         }
         let path = out.join(name);
         fs::write(&path, output.stdout).map_err(failed(&path))
@@ -180,7 +170,8 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
     let script = root().join("crates/nearpage-web/tests/browser.mjs");
     let [megabytes, mutants] = if is_long { ["100", "10000"] } else { ["20", "500"] };
     let mut node = Command::new("node");
-    step("the test in Chromium", node.arg(script).arg(folder).arg(&out).args([megabytes, mutants]))
+    node.arg(script).arg(folder).arg(&out).args([megabytes, mutants]);
+    Ok(step("the test in Chromium", &mut node)?)
 }
 
 /// What there is not, and how it comes.
@@ -231,28 +222,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), WebError> {
 fn failed(path: &Path) -> impl Fn(io::Error) -> WebError {
     let path = path.display().to_string();
     move |error| WebError::File { path: path.clone(), error }
-}
-
-fn ran(command: &Command) -> impl Fn(io::Error) -> WebError + use<> {
-    let program = command.get_program().display().to_string();
-    move |error| WebError::Run { program: program.clone(), error }
-}
-
-fn step(step: &'static str, command: &mut Command) -> Result<(), WebError> {
-    let run = ran(command);
-    let status = command.status().map_err(run)?;
-    if status.success() { Ok(()) } else { Err(WebError::Failed { step, status }) }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn target_dir() -> PathBuf {
-    match env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => env::current_dir().unwrap_or_default().join(folder),
-        None => root().join("target"),
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::error::Error;
 
 use nearpage_bundle::Recording;
 use nearpage_bundle::predict::{Class, Prediction, Wishes, compare};
+use nearpage_machine::Budget;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).unwrap_or_else(|| "/".into());
-    let recording = Recording::read(path.as_ref())?;
+    let recording = Recording::read(path.as_ref(), &Budget::DEFAULT)?;
     let capture = recording.capture(None)?;
     let machine = capture.machine()?;
     let prediction = Prediction::new(&recording, capture, &machine, &Wishes::default())?;

@@ -3,11 +3,12 @@
 //! ```no_run
 //! use nearpage_bundle::predict::Wishes;
 //! use nearpage_bundle::{Recording, verify};
+//! use nearpage_machine::Budget;
 //! use nearpage_machine::work::Unwatched;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let paths = ["mine.tar.zst".into()];
-//! let read = |path: &std::path::Path| Recording::read(path);
+//! let read = |path: &std::path::Path| Recording::read(path, &Budget::DEFAULT);
 //! let reports = verify::verify_all(&paths, &read, &Wishes::default(), &Unwatched)?;
 //! assert_eq!(verify::outcome(&reports), verify::Outcome { unreadable: 0, different: 0, boot_time: 0 });
 //! # Ok(())

@@ -18,7 +18,6 @@ pub mod record;
 pub mod replay;
 pub mod run;
 mod snapshot;
-mod sudo;
 pub mod top;
 pub mod topo;
 pub mod trace;
@@ -41,7 +40,7 @@ use serde::Serialize;
 
 use crate::confined::{self, Rights};
 use crate::escaping::Escaping;
-use crate::terminal;
+use crate::{outputs, terminal};
 
 /// Predict what Linux's page allocator does with a load, on machines that you do not have; explain what it did; run programs on another one.
 #[derive(Parser, Debug)]
@@ -239,12 +238,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     terminal::set(cli.quiet, cli.color);
-    if let Some(lacking) = cli.command.rights().and_then(|rights| confined::keep(&rights))
-        && !terminal::is_hidden()
-    {
-        terminal::note(format_args!(
-            "not all rights that are not needed could be given up: {lacking}"
-        ));
+    if let Some(rights) = cli.command.rights() {
+        give_up(&rights);
     }
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),
@@ -265,6 +260,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     };
+    outputs::end();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The program that was run has said why.
@@ -277,6 +273,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             terminal::error(&error);
             ExitCode::from(code)
         }
+    }
+}
+
+/// Gives up what a command does not need.
+fn give_up(rights: &Rights) {
+    let lacking = match confined::keep(rights) {
+        Ok(kept) => {
+            if let Some(clerk) = kept.clerk {
+                outputs::leave_to(clerk);
+            }
+            kept.lacking
+        }
+        Err(error) => Some(format!("a second process: {error}")),
+    };
+    if let Some(lacking) = lacking.filter(|_| !terminal::is_hidden()) {
+        terminal::note(format_args!(
+            "not all rights that are not needed could be given up: {lacking}"
+        ));
     }
 }
 

@@ -15,6 +15,8 @@
 //! | [`commands`] | [`run`](commands::run()), and a module for each command: what it accepts, and what can go wrong |
 //! | `confined` | rights that a command gives up before it reads what a stranger made |
 //! | `escaping` | the door for text to standard output |
+//! | `outputs` | the one way in which commands make files, and the process that does it for who gave up the right |
+//! | `sudo` | the user who called `sudo` |
 //! | `terminal` | notes, errors and progress, on standard error |
 //!
 //! **Cost and limits.** Linux only. `nearpage --help` says what each command takes; most of them run in seconds. The crate
@@ -23,4 +25,6 @@
 pub mod commands;
 mod confined;
 mod escaping;
+mod outputs;
+mod sudo;
 mod terminal;

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use nearpage_doctor::{Facts, Level, findings};
 use nearpage_linux::Environment;
-use nearpage_machine::open_tree;
+use nearpage_machine::{Budget, open_tree};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let facts = match std::env::args_os().nth(1) {
-        Some(path) => Facts::read(&*open_tree(Path::new(&path))?),
+        Some(path) => Facts::read(&*open_tree(Path::new(&path), &Budget::DEFAULT)?),
         None => Facts::of_this_machine(&Environment::from_env()?),
     };
     for finding in findings(&facts).iter().filter(|finding| finding.level == Level::Problem) {

@@ -40,13 +40,14 @@ const BEGINS: [&str; 35] = [
 ];
 
 /// Counters of the machine, of which lines begin with some.
-const COUNTERS: [&str; 9] = [
+const COUNTERS: [&str; 10] = [
     "Active:",
     "Active_anon:",
     "active_anon:",
     "active_file:",
     "unevictable:",
     "slab_reclaimable:",
+    "slab:",
     "mapped:",
     "sec_pagetables:",
     "kernel_misc_reclaimable:",

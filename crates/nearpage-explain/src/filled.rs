@@ -33,7 +33,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return filled.unmovable().into_iter().collect();
     }
     let mut causes: Vec<Cause> = [
-        filled.waiting(by_pages && !can_wait),
+        filled.waiting(by_pages),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -48,7 +48,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .into_iter()
     .flatten()
     .collect();
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.kib));
+    // Who cannot wait is refused for want of time, whatever fills memory.
+    let is_late = |cause: &Cause| cause.kind == CauseKind::CannotWait;
+    causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), cause.kib)));
     causes
 }
 
@@ -175,8 +177,15 @@ impl Filled<'_> {
         // Kernels before 2.6.28 do not tell anonymous memory from that of files; rows can be cut.
         if self.is_kill && anon.least() == 0 && !anon.is_exact() && cannot_leave {
             let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
-            let text = format!("how much memory is anonymous is not told; {swap}");
-            return Some(Cause::new(kind, swapped, text));
+            let lists = self.report().zones.iter().map(|zone| zone.lists).sum::<Figure>();
+            let text = match lists.known() {
+                Some(lists) => format!(
+                    "{} are on the lists of reclaim, how much of it anonymous is not told; {swap}",
+                    kib(lists)
+                ),
+                None => format!("how much memory is anonymous is not told; {swap}"),
+            };
+            return Some(Cause::new(kind, lists.known().unwrap_or(0).max(swapped), text));
         }
         let text = format!("{}{} anonymous memory; {swap}", at_least(anon), kib(anon.least()));
         match self.is_kill {
@@ -248,14 +257,28 @@ impl Filled<'_> {
     }
 
     /// What kswapd could have freed for who cannot wait.
-    fn waiting(&self, cannot_wait: bool) -> Option<Cause> {
+    fn waiting(&self, by_pages: bool) -> Option<Cause> {
+        let gfp = self.zones.gfp;
+        let can_wait = gfp.contains(Gfp::DIRECT_RECLAIM);
+        if !by_pages || self.is_kill || can_wait && !gfp.contains(Gfp::NORETRY) {
+            return None;
+        }
         let held = self.held;
-        let left = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
-        let text = format!(
-            "the request cannot wait: {} of file pages and slab can be reclaimed, and kswapd had not freed enough of it in time",
-            kib(left)
-        );
-        self.part(CauseKind::CannotWait, left, 10, text).filter(|_| cannot_wait && !self.is_kill)
+        let most = held.file.known()?.saturating_add(held.slab_reclaimable.known().unwrap_or(0));
+        let left = |text: &str| {
+            format!("{} of file pages and slab can be reclaimed, and {text}", kib(most))
+        };
+        let text = match can_wait {
+            true => {
+                "the request gives up early (__GFP_NORETRY): ".to_owned()
+                    + &left("it reclaimed once; who asks so has another way")
+            }
+            false => {
+                "the request cannot wait: ".to_owned()
+                    + &left("kswapd had not freed enough of it in time")
+            }
+        };
+        self.part(CauseKind::CannotWait, most, 10, text)
     }
 
     fn huge_pages(&self) -> Option<Cause> {

@@ -68,12 +68,17 @@ pub(crate) fn no_progress(zones: &Zones<'_>) -> NoProgress {
     let pool = report.hugetlb.map_or(0, |(_, all)| all);
     // These are little where they are not told of.
     let little = |figure: Figure| Figure::exact(figure.known().unwrap_or(0));
-    let explained =
-        [anon, file, slab_unreclaimable, of_zones(&|zone| zone.free), Figure::exact(pool)]
-            .into_iter()
-            .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
-            .chain([little(kib(report.secondary_table_pages))])
-            .sum::<Figure>();
+    let lists = of_zones(&|zone| zone.lists);
+    let lists = if lists.is_exact() && !anon.is_exact() { lists } else { anon.plus(file) };
+    let slab = match report.slab_unreclaimable_pages {
+        None => kib(report.slab_pages),
+        Some(_) => slab_unreclaimable,
+    };
+    let explained = [lists, slab, of_zones(&|zone| zone.free), Figure::exact(pool)]
+        .into_iter()
+        .chain([unevictable, slab_reclaimable, page_tables, kernel_stack].map(little))
+        .chain([little(kib(report.secondary_table_pages))])
+        .sum::<Figure>();
     let is_wrong = report.zones.iter().any(|zone| zones.has_wrong_mark(zone));
     NoProgress {
         file: of_asked(file, &|zone| zone.file),

@@ -117,7 +117,7 @@ impl Tried<'_> {
         let known = self.min_free_now().zip(self.factor_now()).zip(self.sizes());
         let Some(((now, factor), sizes)) = known else {
             let text =
-                "cannot tell: zones are missing from the report, and each has a share of it".into();
+                "cannot tell: each zone has a share of it, and what all of them manage is not in the report (kernels before 3.9 do not print it, or rows are missing)".into();
             return Some(Remedy { change, effect: Effect::Unknown, amount: None, text });
         };
         let managed = sizes.iter().map(|zone| zone.managed.0).fold(0, u64::saturating_add);

@@ -85,6 +85,8 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
         None if is_cut => mode.bits = None,
         None => mode.gfp = of_bits(bits.unwrap_or(0), version),
     }
+    // Of the words of several flags one that is none was cut on its way, such as by a terminal.
+    mode.is_cut |= mode.others.iter().any(|word| word.starts_with("GFP_"));
     // Who may not wait is atomic before and after.
     let has_flag = (Some((4, 4))..Some((6, 4))).contains(&version);
     let is_atomic = match words {

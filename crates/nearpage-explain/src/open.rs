@@ -119,6 +119,8 @@ impl Open {
             tasks: Vec::new(),
             tasks_listed: 0,
             victim: None,
+            chosen: None,
+            reaped: None,
             panic: None,
             also_ended: 0,
             slub,
@@ -154,6 +156,10 @@ impl Open {
 
     pub(crate) fn caller(&self) -> Option<&str> {
         self.caller.as_deref()
+    }
+
+    pub(crate) fn first_line(&self) -> u64 {
+        self.report.first_line
     }
 
     pub(crate) fn last_line(&self) -> u64 {
@@ -238,8 +244,16 @@ impl Open {
     }
 
     /// Whether a piece that it does not take is of another process or kernel than it has.
-    pub(crate) fn is_over(&self, piece: &Piece, caller: Option<&str>) -> bool {
-        let Piece::Cpu(_, pid, release, _) = piece else { return false };
+    pub(crate) fn is_over(&self, piece: &Piece, time: Option<&str>, caller: Option<&str>) -> bool {
+        let Piece::Cpu(cpu, pid, release, _) = piece else { return false };
+        // An oops, or a lockup, of another CPU at the same time is printed over this one.
+        const SECONDS_MOST: f64 = 2.0;
+        let seconds = |time: Option<&str>| time.and_then(|time| time.parse::<f64>().ok());
+        let since = seconds(self.report.time.as_deref()).zip(seconds(time));
+        let is_of_another_cpu = self.report.cpu.zip(*cpu).is_some_and(|(own, cpu)| own != cpu);
+        if is_of_another_cpu && since.is_some_and(|(began, now)| now - began < SECONDS_MOST) {
+            return false;
+        }
         let differs = |of: &Option<String>| of.is_some() && release.is_some() && of != release;
         (self.report.pid.is_some() && self.report.pid != *pid || differs(&self.report.kernel))
             && (caller.is_none() || self.caller.as_deref() == caller)
@@ -380,7 +394,8 @@ impl Open {
             | Piece::TaskRow(_)
             | Piece::Constraint(_)
             | Piece::GroupKill
-            | Piece::Chosen(_)
+            | Piece::Chosen(..)
+            | Piece::Reaped(..)
             | Piece::Panic(_)
             | Piece::Killed(..) => self.report.kind == Kind::Oom && self.take_end(piece),
         }

@@ -90,7 +90,9 @@ pub(crate) enum Piece {
     /// The process that was ended, and whether a group's limit ended it, if the line says so.
     Killed(Option<bool>, Box<crate::report::Victim>),
     /// Who, or whose child, will be: whether for the limit of a group.
-    Chosen(bool),
+    Chosen(bool, Option<(u32, String)>),
+    /// Whose memory was taken back: who was ended, here or before.
+    Reaped(u32, String),
     /// The kernel ended itself, by a setting or for want of somebody to end: its words.
     Panic(String),
     /// A call of the OOM killer's report: whether for the limit of a group.
@@ -110,7 +112,7 @@ impl Piece {
     /// over which something else prints.
     pub(crate) fn proves_a_kill(&self, has_report: bool) -> bool {
         match self {
-            Piece::Constraint(_) | Piece::GroupKill | Piece::Killed(..) | Piece::Chosen(_) => true,
+            Piece::Constraint(_) | Piece::GroupKill | Piece::Killed(..) | Piece::Chosen(..) => true,
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::Panic(_) => true,
             Piece::MemcgStats(group, _) => group.is_some(),
             // Of the limit of a group only what follows tells.
@@ -297,7 +299,11 @@ fn of_kill(message: &str) -> Option<Piece> {
         _ => None,
     };
     if let Some(of_group) = of_group.filter(|_| message.ends_with("or sacrifice child")) {
-        return Some(Piece::Chosen(of_group));
+        let (_, who) = message.split_once("ill process ")?;
+        return Some(Piece::Chosen(of_group, killed(who).map(|of| (of.pid, of.name))));
+    }
+    if let Some(who) = message.strip_prefix("oom_reaper: reaped process ") {
+        return killed(who).map(|of| Piece::Reaped(of.pid, of.name));
     }
     let at = ["Killed process ", "killed process "]
         .iter()

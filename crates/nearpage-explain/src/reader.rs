@@ -536,7 +536,9 @@ impl<R: BufRead> Reader<R> {
         }
         self.note_unread(&piece, message);
         // Another process, or another kernel: what comes now is not of those that told theirs.
-        self.close_where(|open| open.quotes == message.quotes && open.is_over(&piece, caller));
+        self.close_where(|open| {
+            open.quotes == message.quotes && open.is_over(&piece, message.time.as_deref(), caller)
+        });
         // What belongs to no report ends those that have all they need.
         self.close_where(|open| {
             let is_over = open.is_complete() && !open.is_group_kill();
@@ -656,7 +658,16 @@ impl<R: BufRead> Reader<R> {
         if let Some(kernel) = &report.kernel {
             self.named = Some((report.pid, kernel.clone()));
         }
-        self.closed.push_back(report);
+        let at = self.closed.partition_point(|other| other.first_line <= report.first_line);
+        self.closed.insert(at, report);
+    }
+
+    /// The next report that ended, in the order in which they began: those that one of before waits for are few.
+    fn ended(&mut self) -> Option<Report> {
+        let oldest = self.open.first().map_or(u64::MAX, Open::first_line);
+        let is_next = |report: &Report| report.first_line < oldest;
+        let is_full = self.closed.len() >= OPEN_MOST;
+        self.closed.pop_front_if(|report| is_full || is_next(report))
     }
 
     fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
@@ -677,7 +688,7 @@ impl<R: BufRead> Iterator for Reader<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(report) = self.closed.pop_front() {
+            if let Some(report) = self.ended() {
                 return Some(Ok(report));
             }
             if self.has_ended {

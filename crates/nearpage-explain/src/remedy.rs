@@ -188,7 +188,11 @@ fn memcg(report: &Report) -> Vec<Remedy> {
     };
     // The load had all of the limit, what was swapped out beside it, and asked for more.
     let swapped = match reached {
-        Reached::Memory => memcg.swap.map_or(0, |swap| swap.usage),
+        Reached::Memory => match (memcg.swap, memcg.memory_and_swap.zip(memcg.usage)) {
+            (Some(swap), _) => swap.usage,
+            (None, Some((both, usage))) => both.usage.saturating_sub(usage),
+            (None, None) => 0,
+        },
         _ => 0,
     };
     let wanted = match limit {
@@ -221,6 +225,22 @@ fn memcg(report: &Report) -> Vec<Remedy> {
             );
             let text = format!("a higher limit of memory of {group}: it is not reached");
             say(Change::MemcgLimit, Effect::NoEffect, None, text);
+        }
+        _ if memcg.came_back().is_some() => {
+            let left = kib(memcg.came_back().unwrap_or(0));
+            let text = format!(
+                "a higher limit of {group}: {left} are left by these numbers, how much the load had before is not in the report"
+            );
+            say(Change::MemcgLimit, Effect::Unknown, limit, text);
+        }
+        _ if memcg.left_with_swap().is_some() => {
+            let both = memcg.memory_and_swap.map_or(0, |both| both.limit);
+            let text = format!(
+                "two higher limits of {group}, of memory ({}) and of memory and swap ({}): it had all of both, and how much more it would have taken is not in the report; one alone gives nothing",
+                kib(limit.unwrap_or(0)),
+                kib(both)
+            );
+            say(Change::MemcgLimit, effect, limit, text);
         }
         _ => say(Change::MemcgLimit, effect, limit, format!("a limit of {group} of {wanted}")),
     }

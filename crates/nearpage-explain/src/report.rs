@@ -96,6 +96,9 @@ pub struct ZoneRow {
     pub anon: Figure,
     /// Memory of files on the lists of reclaim.
     pub file: Figure,
+    /// On the lists of reclaim, of kernels before 2.6.28, which do not tell anonymous memory from that of files.
+    #[serde(skip)]
+    pub(crate) lists: Figure,
     /// Present.
     pub present: Figure,
     /// Managed by the buddy; kernels from 3.9 on print it.
@@ -284,6 +287,22 @@ impl Memcg {
         }
     }
 
+    /// What is left below all its limits, if that is so much that memory came back before they were read.
+    pub(crate) fn came_back(&self) -> Option<u64> {
+        let memory = Limit { usage: self.usage?, limit: self.limit? };
+        let both = self.memory_and_swap.filter(|both| both.is_set());
+        let left = |of: Limit| of.limit.saturating_sub(of.usage);
+        let least = both.map_or(left(memory), |both| left(both).min(left(memory)));
+        (memory.is_set() && least > memory.limit / 8).then_some(least)
+    }
+
+    /// What is left of memory and swap together, if next to nothing is.
+    pub(crate) fn left_with_swap(&self) -> Option<u64> {
+        let both = self.memory_and_swap.filter(|both| both.is_set())?;
+        let left = both.limit.saturating_sub(both.usage);
+        (left <= both.limit / 256).then_some(left)
+    }
+
     /// Whether most of it is memory of files that has to be written first, and hardly any is.
     pub(crate) fn is_unwritten(&self) -> bool {
         let (Some(usage), Some(dirty), Some(writeback)) = (self.usage, self.dirty, self.writeback)
@@ -454,6 +473,12 @@ pub struct Report {
     pub tasks_listed: u64,
     /// Who was ended.
     pub victim: Option<Victim>,
+    /// Who, or whose child, was to be ended: kernels before 5.0 print it on a line of its own.
+    #[serde(skip)]
+    pub(crate) chosen: Option<(u32, String)>,
+    /// Whose memory was taken back, where no line says who was ended.
+    #[serde(skip)]
+    pub(crate) reaped: Option<(u32, String)>,
     /// What the kernel said when it ended itself instead: a setting wants it so, or there was nobody to end.
     pub panic: Option<String>,
     /// How many others of its group were ended with it (`memory.oom.group`).

@@ -60,7 +60,7 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
     }
     let mut zone = ZoneRow { node, name: name.into(), ..ZoneRow::default() };
     let mut missing = IN_EVERY_ROW.to_vec();
-    let (mut anon, mut file) = (Sum::of(2), Sum::of(2));
+    let (mut anon, mut file, mut lists) = (Sum::of(2), Sum::of(2), Sum::of(2));
     for (key, kib) in fields(rest) {
         let Ok(kib) = kib.parse::<u64>() else {
             zone.is_damaged |= DECIDES.contains(&key);
@@ -90,11 +90,15 @@ pub(crate) fn zone(message: &str) -> Option<ZoneRow> {
                 file.add(kib);
                 continue;
             }
+            "active" | "inactive" => {
+                lists.add(kib);
+                continue;
+            }
             _ => continue,
         };
         *field = Figure::exact(kib);
     }
-    (zone.anon, zone.file) = (anon.figure(), file.figure());
+    (zone.anon, zone.file, zone.lists) = (anon.figure(), file.figure(), lists.figure());
     zone.is_damaged |= !missing.is_empty() || breaks_off(rest);
     Some(zone)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::figure::{Figure, Side};
 use crate::held::{NoProgress, no_progress};
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict, of_zone};
-use crate::report::{Kind, NodeRow, Reached, Report, ZoneRow};
+use crate::report::{Kind, Memcg, NodeRow, Reached, Report, ZoneRow};
 use crate::zones::{Excluded, MACHINE_KIB_MOST, Mark, Zones};
 
 /// What kept a request from memory that was there.
@@ -207,7 +207,8 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
     let page = report.page_kib();
     let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page) != Reached::None);
     if is_memcg && has_limit {
-        return Some((Rule::Memcg, Answer::Refused));
+        let came_back = report.memcg.as_ref().and_then(Memcg::came_back);
+        return Some((Rule::Memcg, came_back.map_or(Answer::Refused, |_| Answer::Open)));
     }
     if is_memcg || lacks_request(report) {
         return Some((Rule::NoRequest, Answer::Open));

@@ -56,8 +56,10 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .collect();
     let filled = filled::of(zones, verdict, held);
     // A small reserve tips a kill; what fills memory is why it came to that, unless it could have left.
-    let stays =
-        |cause: &&Cause| !matches!(cause.kind, CauseKind::Files | CauseKind::ReclaimableSlab);
+    let stays = |cause: &&Cause| {
+        use CauseKind::{Anonymous, Files, ReclaimableSlab};
+        !matches!(cause.kind, Anonymous | Files | ReclaimableSlab)
+    };
     let most = filled.first().filter(stays).and_then(|cause| cause.kib).unwrap_or(0);
     let tips = |cause: &mut Cause| {
         let is_reserve = matches!(cause.kind, CauseKind::Highatomic | CauseKind::LowmemReserve);
@@ -144,7 +146,13 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
             Cause::new(CauseKind::MemcgSwapLimit, both.limit, text)
         }
         (_, Some(memory), _) => {
-            let text = format!("the limit of memory of {group}: {} used", told(memory));
+            let rest = memcg.came_back().map_or(String::new(), |left| {
+                format!(
+                    "; {} are left: it was reached before, and memory came back until these numbers were read (an end of a process)",
+                    kib(left)
+                )
+            });
+            let text = format!("the limit of memory of {group}: {} used{rest}", told(memory));
             Cause::new(CauseKind::MemcgLimit, memory.limit, text)
         }
         _ => {
@@ -152,6 +160,15 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
             Cause::new(CauseKind::MemcgLimit, None, text)
         }
     });
+    let left = memcg.left_with_swap().filter(|_| memcg.reached(block) == Reached::Memory);
+    if let Some((left, both)) = left.zip(memcg.memory_and_swap) {
+        let text = format!(
+            "its limit of memory and swap together is reached as well: {} used, {} left: nothing can be swapped out for more",
+            told(both),
+            kib(left)
+        );
+        causes.push(Cause::new(CauseKind::MemcgSwapLimit, both.limit, text));
+    }
     if let Some(task) = memcg.task.as_ref().filter(|_| memcg.is_parent()) {
         let text = format!("the limit is of a group above that of the task, which is {task}");
         causes.push(Cause::new(CauseKind::MemcgParent, None, text));
@@ -431,9 +448,37 @@ impl Sought<'_> {
         self.zones.order > Order(0) && !self.report.zones.iter().filter(is_asked).any(has_block)
     }
 
+    /// Whether a zone has memory that could be reclaimed, and no block that is large enough.
+    fn is_fragmented(&self, row: &ZoneRow) -> bool {
+        let has_files = row.file.least() > row.managed.most() / 8;
+        let order = self.zones.order;
+        order > Order(0)
+            && has_files
+            && !self.zones.has_any_block(row, order, self.zones.flags, Side::Best)
+    }
+
     fn empty_lists(&self) -> Option<Cause> {
         let row = self.row?;
         let free = self.zones.pages(row.free).least();
+        // Of a zone that was never given its pages nothing can be free.
+        let is_refused = self.report.kind == Kind::Failure
+            && self.verdict.rule == Rule::Watermark
+            && self.unmanaged().is_none();
+        if row.free == Figure::exact(0) && row.has_empty_lists() && is_refused {
+            let nodes = self.report.nodes.iter().filter(|node| node.node == row.node);
+            let written = nodes.map(|node| node.writeback).sum::<Figure>().least();
+            let written = match written {
+                0 => String::new(),
+                kib_written => {
+                    format!("; {} are being written, and can leave only then", kib(kib_written))
+                }
+            };
+            let text = format!(
+                "no page of {} of node {} is free: not even who may ignore the marks, as reclaim itself does, gets one{written}",
+                row.name, row.node
+            );
+            return Some(Cause::new(CauseKind::EmptyLists, 0, text));
+        }
         // Where too few are free anyway, it matters to nobody.
         let by_pages = matches!(self.verdict.rule, Rule::Watermark | Rule::LowmemReserve);
         (row.has_empty_lists() && free > 0 && !by_pages && self.verdict.answer != Answer::Passes).then(|| {
@@ -450,8 +495,13 @@ impl Sought<'_> {
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
+            Rule::Unknown if self.verdict.depends_on == ["blocks"] => return self.no_rows(),
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
+            // Memory could be reclaimed, and still there would be no block.
+            Rule::Watermark
+                if self.report.kind == Kind::Oom
+                    && self.row.is_some_and(|row| self.is_fragmented(row)) => {}
             _ => return None,
         }
         let row = self.row?;
@@ -483,6 +533,25 @@ impl Sought<'_> {
             row.node,
         );
         Some(Cause::new(CauseKind::Fragmentation, row.free.known(), text))
+    }
+
+    /// Fragmentation by exclusion: pages enough are free, a block was refused, and the rows of blocks are missing.
+    fn no_rows(&self) -> Option<Cause> {
+        let row = self.row?;
+        let order = self.zones.order.0;
+        let is_told = self.report.kind == Kind::Failure && order > 0;
+        let gives_a_page = self.verdict.of_row()?.gives_order.is_some();
+        (is_told && gives_a_page && !row.has_all_blocks).then(|| {
+            let free = self.zones.pages(row.free);
+            let text = format!(
+                "fragmentation, by exclusion: {} free in {} of node {} are enough for single pages, and a block of order {order} ({}) was refused; the rows of free blocks are missing, or cut",
+                free.known().map_or("an unknown number of pages".into(), |free| self.pages(free)),
+                row.name,
+                row.node,
+                kib(self.zones.kib(1 << order.min(31))),
+            );
+            Cause::new(CauseKind::Fragmentation, row.free.known(), text)
+        })
     }
 
     fn highatomic(&self) -> Option<Cause> {
@@ -598,7 +667,7 @@ impl Sought<'_> {
         let (boost, min) = (self.zones.kib(self.zones.boost(row).least()), row.min.known()?);
         let is_most = boost >= min / 3;
         let decides = || match self.verdict.rule {
-            Rule::Watermark => is_most || self.passes_without_boost(row),
+            Rule::Watermark => is_most && row.free.most() > 0 || self.passes_without_boost(row),
             Rule::HighatomicReserve => {
                 let urgent = self.zones.figures(row, self.verdict.mark).urgent;
                 boost > self.zones.kib(urgent.least()) && self.passes_without_boost(row)

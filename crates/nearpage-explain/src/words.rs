@@ -283,6 +283,12 @@ fn killed(report: &Report, verdict: &Verdict) -> Vec<String> {
         }
     } else if let Some(words) = &report.panic {
         lines.push(format!("nobody: the kernel ended itself: \"{}\"", shown(words)));
+    } else if let Some((pid, name)) = &report.reaped {
+        let name = shown(name);
+        lines.push(format!("{name} (process {pid}), as the reaper that took its memory says"));
+    } else if let Some((pid, name)) = &report.chosen {
+        let name = shown(name);
+        lines.push(format!("{name} (process {pid}) was chosen: that or a child of it was ended"));
     } else if report.kind == Kind::Oom {
         lines.push("nobody, as far as the log goes".into());
     }

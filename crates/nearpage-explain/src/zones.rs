@@ -273,7 +273,9 @@ impl<'a> Zones<'a> {
                 let most = self
                     .managed(zone)
                     .map(|managed| (managed / 100).saturating_add(most).next_multiple_of(most));
-                Figure::between(if has_some { least } else { 0 }, most.most())
+                // Whatever is free of that type is a part of it.
+                let least = least.max(self.pages_of(zone, 'H').least());
+                Figure::between(if has_some { least } else { 0 }, most.most().max(least))
             }
         };
         if version >= Some((6, 12)) {
@@ -347,6 +349,7 @@ impl<'a> Zones<'a> {
         let kept = if self.keeps_urgent(figures) { urgent } else { 0 };
         let taken = figures.cma.if_bad(side).saturating_add(kept);
         let mark = most(figures.mark.if_bad(side));
+        let taken = taken.saturating_add(self.taken_by_mistake());
         WatermarkCheck {
             free: PageCount(most(figures.free.if_good(side)).saturating_sub(taken)),
             free_high_atomic: PageCount(urgent - kept),
@@ -367,12 +370,24 @@ impl<'a> Zones<'a> {
             && !figures.flags.contains(AllocFlags::OOM)
     }
 
+    /// Linux 2.6.38 to 3.2 took two pages more off than the block has others.
+    fn taken_by_mistake(&self) -> u64 {
+        let release = self.report.kernel.as_deref().unwrap_or_default();
+        let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+        let mut next = || numbers.next().and_then(|number| number.parse().ok());
+        match (next(), next(), next()) {
+            (Some(2), Some(6), Some(38 | 39)) | (Some(3), Some(0..=2), _) => 2_u64,
+            _ => 0,
+        }
+    }
+
     /// Pages that must be free for the request, whatever their blocks.
     pub(crate) fn needed(&self, figures: &Figures, side: Side) -> u64 {
         if figures.flags.contains(AllocFlags::NO_WATERMARKS) {
             return figures.order.pages().0;
         }
         let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
+        let kept = kept.saturating_add(self.taken_by_mistake());
         let needed = self.check(figures, side).free_needed().0.saturating_add(kept);
         if needed >= PAGES_MOST { u64::MAX } else { needed }
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nearpage_machine::Budget;
 use nearpage_sim::Costs;
 
 use crate::error::LabError;
@@ -79,7 +80,10 @@ pub(crate) fn costs_of_scenario(name: &str) -> Result<Costs, LabError> {
     if is_built_in(name) {
         return costs(name);
     }
-    costs_from_bytes(name, &text::read_named(name)?.ok_or_else(|| unknown_costs(name))?)
+    costs_from_bytes(
+        name,
+        &text::read_named(name, Budget::SCENARIO_BYTES)?.ok_or_else(|| unknown_costs(name))?,
+    )
 }
 
 /// The table of costs that a file has; `name` is the name that errors begin with.

@@ -362,14 +362,22 @@ fn does(
         }))
     };
     match load {
-        Load::Build => Ok(Does::Build(BuildWork {
-            cpus,
-            trace: "gcc".into(),
-            groups: groups_of("gcc").expect("it comes along"),
-            warm_up: 0,
-            count: seconds.map_or(1, |seconds| seconds.ceil().max(1.0) as u64),
-            moves_percent: 22,
-        })),
+        Load::Build => {
+            let count = seconds.map_or(1, |seconds| seconds.ceil().max(1.0) as u64);
+            if let Some(seconds) = seconds {
+                notes.push(format!(
+                    "each CPU runs whole compilers, one for each second that begins: {count} in {seconds} s"
+                ));
+            }
+            Ok(Does::Build(BuildWork {
+                cpus,
+                trace: "gcc".into(),
+                groups: groups_of("gcc").expect("it comes along"),
+                warm_up: 0,
+                count,
+                moves_percent: 22,
+            }))
+        }
         Load::Exit => {
             let processes = (cpus / 2).max(1);
             bounded(notes, processes);
@@ -412,7 +420,7 @@ mod tests {
     fn machine(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        MachineDescription::read(&input).unwrap()
+        MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap()
     }
 
     #[test]

@@ -6,14 +6,14 @@
 use std::error::Error;
 
 use nearpage::Model;
-use nearpage_machine::{Lists, MachineDescription, MachineInput, Plan};
+use nearpage_machine::{Budget, Lists, MachineDescription, MachineInput, Plan};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let input = match std::env::args_os().nth(1) {
         Some(path) => MachineInput::Path(path.into()),
         None => MachineInput::ThisMachine,
     };
-    let description = MachineDescription::read(&input)?;
+    let description = MachineDescription::read(&input, &Budget::DEFAULT)?;
     let plan = Plan::new(&description, Model::LINUX_6_12, Lists::Boot)?;
     println!("{}: min_free_kbytes {}", description.source, plan.min_free_kbytes);
     for node in &plan.nodes {

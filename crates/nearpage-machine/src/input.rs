@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use nearpage::{NodeBuf, TopologyBuf, ZoneKind};
 
+use crate::budget::{Budget, read_within};
 use crate::description::{DescriptionProblem, Place};
 use crate::error::{InputError, InputProblem as Problem};
 use crate::machine::{Machine, MachineNode};
@@ -21,9 +22,6 @@ use crate::sysfs::{read_machine, read_this_machine};
 use crate::tree::{FileTree, FolderTree, MemoryTree};
 use crate::{numactl, short_form};
 
-/// The longest input that is read, in MiB. A plain archive that describes 512 CPUs has about half of that, a compressed
-/// one far less. The limit ends the reading of an endless device within a fraction of a second.
-const INPUT_MEBIBYTES_MAX: u64 = 256;
 const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
                         (--numa SIZE,cpus=LIST ...), the XML of `lstopo --of xml`, or a tar archive (.gz, .bz2, \
                         .xz, .zst) of /sys and /proc";
@@ -79,20 +77,20 @@ impl MachineDescription {
     /// # Errors
     ///
     /// [`InputError`] if the input cannot be read, or describes no machine; it names the line.
-    pub fn read(input: &MachineInput) -> Result<MachineDescription, InputError> {
+    pub fn read(input: &MachineInput, budget: &Budget) -> Result<MachineDescription, InputError> {
         match input {
             MachineInput::ThisMachine => Self::new("this machine".into(), read_this_machine()?),
             MachineInput::Sysroot(path) => {
-                let machine = read_machine(&*open_tree(path)?)?;
+                let machine = read_machine(&*open_tree(path, budget)?)?;
                 Self::new(path.to_string_lossy().into_owned(), machine)
             }
             MachineInput::Path(path) if path.is_dir() => {
                 let folder = tree_below(path);
-                let machine = read_machine(&FolderTree::new(&folder))?;
+                let machine = read_machine(&FolderTree::new(&folder).within(budget))?;
                 Self::new(folder.to_string_lossy().into_owned(), machine)
             }
             MachineInput::Path(path) => match File::open(path) {
-                Ok(file) => Self::from_reader(&path.to_string_lossy(), file),
+                Ok(file) => Self::from_reader(&path.to_string_lossy(), file, budget),
                 Err(error) => Err(unreadable(&path.to_string_lossy(), error)),
             },
             MachineInput::ShortForm { nodes, distances } => {
@@ -108,10 +106,14 @@ impl MachineDescription {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn from_reader(source: &str, reader: impl Read) -> Result<MachineDescription, InputError> {
-        let content = read_content(reader).map_err(|error| unreadable(source, error))?;
+    pub fn from_reader(
+        source: &str,
+        reader: impl Read,
+        budget: &Budget,
+    ) -> Result<MachineDescription, InputError> {
+        let content = read_content(reader, budget).map_err(|error| unreadable(source, error))?;
         let name = shown(source).to_string();
-        let machine = match unpacked(&name, &content)? {
+        let machine = match unpacked(&name, &content, budget)? {
             Some(tree) => read_machine(&tree)?,
             None => read_text(&name, &content)?,
         };
@@ -170,13 +172,13 @@ fn check_memory(machine: &Machine) -> Result<(), Problem> {
 /// # Errors
 ///
 /// [`InputError`] if it cannot be read, or is neither.
-pub fn open_tree(path: &Path) -> Result<Box<dyn FileTree>, InputError> {
+pub fn open_tree(path: &Path, budget: &Budget) -> Result<Box<dyn FileTree>, InputError> {
     if path.is_dir() {
-        return Ok(Box::new(FolderTree::new(tree_below(path))));
+        return Ok(Box::new(FolderTree::new(tree_below(path)).within(budget)));
     }
     let source = path.to_string_lossy();
     let file = File::open(path).map_err(|error| unreadable(&source, error))?;
-    Ok(Box::new(read_tree(&source, file)?))
+    Ok(Box::new(read_tree(&source, file, budget)?))
 }
 
 /// Reads an archive of /sys and /proc; `source` is its name.
@@ -184,10 +186,14 @@ pub fn open_tree(path: &Path) -> Result<Box<dyn FileTree>, InputError> {
 /// # Errors
 ///
 /// [`InputError`] if it cannot be read, or is no archive.
-pub fn read_tree(source: &str, reader: impl Read) -> Result<MemoryTree, InputError> {
-    let content = read_content(reader).map_err(|error| unreadable(source, error))?;
+pub fn read_tree(
+    source: &str,
+    reader: impl Read,
+    budget: &Budget,
+) -> Result<MemoryTree, InputError> {
+    let content = read_content(reader, budget).map_err(|error| unreadable(source, error))?;
     let name = shown(source).to_string();
-    unpacked(&name, &content)?.ok_or_else(|| {
+    unpacked(&name, &content, budget)?.ok_or_else(|| {
         let problem = check_not_zeros(&content, EXPECTED_TREE).err().unwrap_or(Problem::NoTree);
         problem.at(&Place::Input(name))
     })
@@ -213,30 +219,20 @@ fn tree_below(folder: &Path) -> PathBuf {
     }
 }
 
-fn read_content(source: impl Read) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    let bytes_max = INPUT_MEBIBYTES_MAX << 20;
-    source.take(bytes_max + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > bytes_max {
-        let message = format!(
-            "longer than {INPUT_MEBIBYTES_MAX} MiB, the most that is read of a machine's description, \
-             expected a shorter one (of a long archive: a compressed one)"
-        );
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(content)
+fn read_content(source: impl Read, budget: &Budget) -> io::Result<Vec<u8>> {
+    read_within(source, budget.input_bytes)
 }
 
 /// The files of an archive; `None` if the content is no archive.
 #[cfg(feature = "archive")]
-fn unpacked(name: &str, content: &[u8]) -> Result<Option<MemoryTree>, InputError> {
+fn unpacked(name: &str, content: &[u8], budget: &Budget) -> Result<Option<MemoryTree>, InputError> {
     let packing = crate::packing::Packing::of(content);
-    packing.map(|packing| archive::unpack(name, packing, content)).transpose()
+    packing.map(|packing| archive::unpack(name, packing, content, budget)).transpose()
 }
 
 /// Without the feature `archive` no content is an archive.
 #[cfg(not(feature = "archive"))]
-fn unpacked(_: &str, _: &[u8]) -> Result<Option<MemoryTree>, InputError> {
+fn unpacked(_: &str, _: &[u8], _: &Budget) -> Result<Option<MemoryTree>, InputError> {
     Ok(None)
 }
 
@@ -290,7 +286,8 @@ mod tests {
     use super::*;
 
     fn read(content: &[u8]) -> Result<MachineDescription, String> {
-        MachineDescription::from_reader("box", content).map_err(|error| error.to_string())
+        MachineDescription::from_reader("box", content, &Budget::DEFAULT)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

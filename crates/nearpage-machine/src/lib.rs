@@ -24,6 +24,7 @@
 //! | write JSON | [`MachineDocument`], [`Replaced`] |
 //! | read and write sizes, read ranges of settings, show paths | [`size`], [`over`], [`shown`] |
 //! | watch and stop long work | [`work`] |
+//! | say how much is read of a stranger's input | [`Budget`], [`read_within`] |
 //! | the language of a program's statistics socket | [`stats_socket`] |
 //!
 //! # Features
@@ -41,7 +42,7 @@
 //! [`OutputFolder`] are not there.
 //!
 //! Reading a machine costs some system calls a node and CPU. A machine has at most [`NODES_MAX`] nodes and 4 PiB of
-//! memory. An input has at most 256 MiB, and each file of a tree 64 MiB. Fallback orders and zonelists grow with the
+//! memory. [`Budget`] has what is read of an input. Fallback orders and zonelists grow with the
 //! square of the nodes; the text of zoneinfo grows with nodes times CPUs and is written as it is made.
 //!
 //! Errors name the file, the line and the column, what stands there, and what is accepted. What a running kernel can
@@ -50,6 +51,7 @@
 
 #[cfg_attr(not(unix), path = "no_files.rs")]
 mod beneath;
+mod budget;
 #[cfg(feature = "catalog")]
 pub mod catalog;
 #[cfg(unix)]
@@ -85,6 +87,7 @@ pub mod tunable;
 pub mod work;
 
 pub use beneath::open_beneath;
+pub use budget::{Budget, read_at_most, read_within};
 #[cfg(unix)]
 pub use created::{OutputFolder, Owner, open_found};
 pub use description::{DescriptionError, DescriptionProblem, Place};
@@ -96,10 +99,10 @@ pub use machine::{
     KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
 };
 #[cfg(feature = "archive")]
-pub use packing::{Packing, each_tar_file, read_tar_files};
+pub use packing::{Kept, Packing, Unpacking, each_tar_file, read_tar_files};
 pub use plan::{Lists, Plan};
 #[cfg(feature = "serde")]
 pub use replaced::{Replaced, WithSet};
 pub use shown::{Shown, commands_terminal, escaped, shown};
 pub use sysfs::{SysfsError, read_machine, read_this_machine};
-pub use tree::{FILE_BYTES_MAX, FileTree, FolderTree, MemoryTree, is_machine_file};
+pub use tree::{FileTree, FolderTree, MemoryTree, is_machine_file};

@@ -1,8 +1,8 @@
 //! How files are packed: tar archives, and streams that gzip, bzip2, xz or zstd compressed.
 //!
-//! This is the one door for packed input. A stream may unpack to [`FREE_BYTES`] and to [`RATIO_MAX`] times its own
-//! length beyond that. An archive has at most [`HEADERS_BYTES_MAX`] between two members, where long names are, and at most
-//! [`KEPT_BYTES_MAX`] of it are kept.
+//! This is the one door for packed input. All that unpacks out of one file, layer within layer, is counted together by an
+//! [`Unpacking`]. An archive has at most [`Budget::HEADERS_BYTES`] between two members, where long names are, and at most
+//! so much of it is [`Kept`].
 
 use std::cell::Cell;
 use std::error::Error;
@@ -14,18 +14,8 @@ use std::rc::Rc;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-/// How much longer than itself a stream may unpack to. deflate cannot do more; texts of kernels shrink to a tenth.
-pub const RATIO_MAX: u64 = 1000;
-/// A stream may unpack to so much at any ratio.
-pub const FREE_BYTES: u64 = 64 << 20;
-/// What may stand between the content of a member of an archive and that of the next: headers and long names.
-pub const HEADERS_BYTES_MAX: u64 = 256 << 10;
-/// What is kept of an archive's members. Captures of the largest machines have half of that.
-pub const KEPT_BYTES_MAX: u64 = 64 << 20;
-/// Memory for a stream of xz: its dictionary, of which `xz -9` takes 64 MiB.
-const XZ_KIBIBYTES_MAX: u32 = 96 << 10;
-/// A member that is kept costs so much beside its name and content.
-const KEPT_MEMBER_BYTES: u64 = 256;
+use crate::budget::Budget;
+use crate::size;
 
 /// How an archive is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,40 +56,192 @@ impl Packing {
             Packing::Xz => "xz",
         }
     }
+}
 
-    /// Unpacks a stream; a plain tar archive is passed on as it is.
+/// The unpacking of one file, with all that is packed within it: what its bytes may become together.
+#[derive(Clone, Debug)]
+pub struct Unpacking {
+    budget: Budget,
+    counts: Rc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Whether a reader of the file counts.
+    has_file: Cell<bool>,
+    /// What was read of the file.
+    file_bytes: Cell<u64>,
+    /// What that became, in all layers.
+    unpacked_bytes: Cell<u64>,
+}
+
+impl Unpacking {
+    /// Of a file that nobody has begun to read.
+    pub fn new(budget: &Budget) -> Unpacking {
+        Unpacking { budget: *budget, counts: Rc::default() }
+    }
+
+    /// What it is held to.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// A reader of the file. Whatever is asked for later lies within it.
+    pub fn file<'a>(&self, file: impl Read + 'a) -> impl Read + 'a {
+        let counts = (!self.counts.has_file.replace(true)).then(|| Rc::clone(&self.counts));
+        Counted { stream: file, counts }
+    }
+
+    /// Unpacks the file, or what is packed within it; a plain tar archive is passed on as it is.
     ///
     /// # Errors
     ///
-    /// The stream cannot be read or does not begin as it should. While it is read: it unpacks to more than
-    /// [`FREE_BYTES`] and [`RATIO_MAX`] times its length.
-    pub fn stream<'a>(self, packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-        let packed_bytes = Rc::new(Cell::new(0));
-        let packed = Counted { stream: packed, bytes: Rc::clone(&packed_bytes) };
-        let stream: Box<dyn Read + 'a> = match self {
+    /// The stream cannot be read or does not begin as it should. While it is read: all layers together unpack to more than
+    /// [`Budget::unpacked_bytes`] and [`Budget::RATIO`] times the file's length.
+    pub fn stream<'a>(
+        &self,
+        packing: Packing,
+        packed: impl Read + 'a,
+    ) -> io::Result<Box<dyn Read + 'a>> {
+        let packed = self.file(packed);
+        let stream: Box<dyn Read + 'a> = match packing {
             Packing::Tar => return Ok(Box::new(packed)),
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Packing::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
-            Packing::Xz => Box::new(XzReader::new_mem_limit(packed, true, XZ_KIBIBYTES_MAX)),
+            Packing::Xz => {
+                // The decoder has some memory beside the window.
+                let kibibytes = (self.budget.window_bytes >> 10).saturating_add(32 << 10);
+                let most = u32::try_from(kibibytes).unwrap_or(u32::MAX);
+                Box::new(XzReader::new_mem_limit(packed, true, most))
+            }
             Packing::Zstd => {
+                let packed = self.zstd_in_window(packed)?;
                 let decoder = StreamingDecoder::new(packed).map_err(|error| in_words(&error))?;
                 Box::new(ZstdStream(decoder))
             }
         };
-        Ok(Box::new(Bounded { stream, packed_bytes, bytes: 0 }))
+        Ok(Box::new(self.counted(stream)))
+    }
+
+    /// A stream of zstd, if its window is not too large.
+    fn zstd_in_window<'a>(&self, mut packed: impl Read + 'a) -> io::Result<impl Read + 'a> {
+        let mut head = Vec::new();
+        packed.by_ref().take(ZSTD_HEAD_BYTES).read_to_end(&mut head)?;
+        let window = zstd_window(&head).unwrap_or(0);
+        if window > self.budget.window_bytes {
+            let message = format!(
+                "its window has {}, the most is {}; --limit SIZE raises it",
+                size::format(window),
+                size::format(self.budget.window_bytes)
+            );
+            return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+        }
+        Ok(io::Cursor::new(head).chain(packed))
+    }
+
+    /// What another decoder unpacks, counted with the rest.
+    pub fn counted<'a>(&self, stream: impl Read + 'a) -> impl Read + 'a {
+        Bounded { stream, unpacking: self.clone() }
     }
 }
 
-/// A stream whose bytes are counted.
+/// The longest head of a frame of zstd. `RFC 8878: 3.1.1`.
+const ZSTD_HEAD_BYTES: u64 = 18;
+
+/// The window that the head of a frame asks for; `None` if it is cut off, which the decoder tells.
+fn zstd_window(head: &[u8]) -> Option<u64> {
+    let (&flags, rest) = head.get(4..)?.split_first()?;
+    if flags & 0x20 == 0 {
+        let &window = rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // One segment: as long as its content.
+    let of_dictionary = [0, 1, 2, 4][usize::from(flags & 3)];
+    let rest = rest.get(of_dictionary..)?;
+    let number = |bytes: usize| {
+        let digits = rest.get(..bytes)?.iter().rev();
+        Some(digits.fold(0_u64, |number, digit| number << 8 | u64::from(*digit)))
+    };
+    match flags >> 6 {
+        0 => number(1),
+        1 => number(2).map(|length| length + 256),
+        2 => number(4),
+        _ => number(8),
+    }
+}
+
+/// What of one file is kept in memory, counted as it grows: files name the same place over and over, lengths are as they
+/// say, and what is small when it is packed is not small.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    unpacking: Unpacking,
+    bytes: u64,
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub fn new(unpacking: &Unpacking) -> Kept {
+        Kept { unpacking: unpacking.clone(), bytes: 0 }
+    }
+
+    /// The most, as far as the file was read.
+    fn most(&self) -> u64 {
+        let Unpacking { budget, counts } = &self.unpacking;
+        let times = counts.file_bytes.get().saturating_mul(Budget::KEPT_RATIO);
+        budget.kept_bytes.saturating_add(times)
+    }
+
+    /// How many bytes it may still grow.
+    pub fn left(&self) -> u64 {
+        self.most().saturating_sub(self.bytes)
+    }
+
+    /// Keeps more bytes.
+    ///
+    /// # Errors
+    ///
+    /// They are more than [`Budget::kept_bytes`] and [`Budget::KEPT_RATIO`] times the file.
+    pub fn add(&mut self, bytes: u64) -> io::Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes <= self.most() {
+            return Ok(());
+        }
+        let message = format!(
+            "more than {} and {} times its length are to be kept in memory; --limit SIZE raises it",
+            size::format(self.unpacking.budget.kept_bytes),
+            Budget::KEPT_RATIO
+        );
+        Err(io::Error::new(ErrorKind::FileTooLarge, message))
+    }
+
+    /// The same of a member, with a name and what it costs beside.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_member(&mut self, bytes: usize) -> io::Result<()> {
+        self.add((bytes as u64).saturating_add(Budget::MEMBER_BYTES))
+    }
+
+    /// Some are kept no longer.
+    pub fn give_back(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// A stream whose bytes are counted, if it is of the file itself.
 struct Counted<R> {
     stream: R,
-    bytes: Rc<Cell<u64>>,
+    counts: Option<Rc<Counts>>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buffer)?;
-        self.bytes.set(self.bytes.get() + read as u64);
+        if let Some(counts) = &self.counts {
+            counts.file_bytes.update(|bytes| bytes + read as u64);
+        }
         Ok(read)
     }
 }
@@ -107,20 +249,20 @@ impl<R: Read> Read for Counted<R> {
 /// An unpacked stream that ends with an error where it grows beyond its budget.
 struct Bounded<R> {
     stream: R,
-    packed_bytes: Rc<Cell<u64>>,
-    bytes: u64,
+    unpacking: Unpacking,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buffer)?;
-        self.bytes += read as u64;
-        if self.bytes.saturating_sub(FREE_BYTES) > self.packed_bytes.get().saturating_mul(RATIO_MAX)
-        {
+        let Unpacking { budget, counts } = &self.unpacking;
+        counts.unpacked_bytes.update(|bytes| bytes.saturating_add(read as u64));
+        let beyond = counts.unpacked_bytes.get().saturating_sub(budget.unpacked_bytes);
+        if beyond > counts.file_bytes.get().saturating_mul(Budget::RATIO) {
             let message = format!(
-                "it unpacks to more than {} MiB and {RATIO_MAX} times its length, the most that is unpacked; unpack it yourself \
-                 if you trust it",
-                FREE_BYTES >> 20
+                "it unpacks to more than {} and {} times its length, the most that is unpacked; --limit SIZE raises it",
+                size::format(budget.unpacked_bytes),
+                Budget::RATIO
             );
             return Err(io::Error::new(ErrorKind::FileTooLarge, message));
         }
@@ -133,12 +275,12 @@ impl<R: Read> Read for Bounded<R> {
 ///
 /// # Errors
 ///
-/// The archive cannot be read, has more than [`HEADERS_BYTES_MAX`] of headers before a member, or `each` fails.
+/// The archive cannot be read, has more than [`Budget::HEADERS_BYTES`] of headers before a member, or `each` fails.
 pub fn each_tar_file(
     content: impl Read,
     mut each: impl FnMut(&str, &mut dyn Read) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<()> {
-    let end = Cell::new(HEADERS_BYTES_MAX);
+    let end = Cell::new(Budget::HEADERS_BYTES);
     let mut archive = tar::Archive::new(UpTo { stream: content, at: 0, end: &end });
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -146,7 +288,7 @@ pub fn each_tar_file(
         // The size of a sparse file is not what the archive has of it.
         let stored = if kind.is_gnu_sparse() { entry.header().entry_size()? } else { entry.size() };
         let next = entry.raw_file_position().saturating_add(stored);
-        end.set(next.saturating_add(BLOCK_BYTES + HEADERS_BYTES_MAX));
+        end.set(next.saturating_add(BLOCK_BYTES + Budget::HEADERS_BYTES));
         if !kind.is_file() {
             continue;
         }
@@ -174,7 +316,7 @@ impl<R: Read> Read for UpTo<'_, R> {
         if left == 0 && !buffer.is_empty() {
             let message = format!(
                 "more than {} KiB of names and headers before a file, expected a path of at most 4096 bytes",
-                HEADERS_BYTES_MAX >> 10
+                Budget::HEADERS_BYTES >> 10
             );
             return Err(io::Error::new(ErrorKind::InvalidData, message));
         }
@@ -186,31 +328,31 @@ impl<R: Read> Read for UpTo<'_, R> {
 }
 
 /// Hands those regular files of a tar archive to `keep`, in their order, that `name` has a name for. `name` gets the
-/// path below the archive's root. A file is read to `bytes_max`. It loses the zeros at its end: files of /sys say that
+/// path below the archive's root. A file is read to [`Budget::file_bytes`]. It loses the zeros at its end: files of /sys say that
 /// they have 4096 bytes, and tar fills up what they lack. `keep` gets its path and its content.
 ///
 /// # Errors
 ///
-/// The archive cannot be read, or what is kept is more than [`KEPT_BYTES_MAX`].
+/// The archive cannot be read, or what is kept is more than [`Kept`] has.
 pub fn read_tar_files(
     content: impl Read,
-    bytes_max: u64,
+    unpacking: &Unpacking,
     mut name: impl FnMut(&str) -> Option<String>,
     mut keep: impl FnMut(String, Vec<u8>),
 ) -> io::Result<()> {
-    let mut left = KEPT_BYTES_MAX;
+    let mut kept = Kept::new(unpacking);
     each_tar_file(content, |path, content| {
         let Some(name) = name(path) else { return Ok(ControlFlow::Continue(())) };
         let mut file = Vec::new();
-        content.take(bytes_max.min(left + 1)).read_to_end(&mut file)?;
-        let cost = file.len() as u64 + name.len() as u64 + KEPT_MEMBER_BYTES;
-        left = left.checked_sub(cost).ok_or_else(|| {
-            let message = format!(
-                "its files of /sys, /proc and captures are longer than {} MiB, the most that is kept of an archive",
-                KEPT_BYTES_MAX >> 20
-            );
-            io::Error::new(ErrorKind::FileTooLarge, message)
-        })?;
+        // More of it may be kept as more of the archive is read.
+        loop {
+            let left = kept.left().saturating_add(1).saturating_sub(file.len() as u64);
+            let most = unpacking.budget.file_bytes.saturating_sub(file.len() as u64).min(left);
+            if (&mut *content).take(most).read_to_end(&mut file)? == 0 {
+                break;
+            }
+        }
+        kept.add_member(file.len() + name.len())?;
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         // A short archive may unpack to many files of zeros.
         file.shrink_to_fit();
@@ -272,9 +414,10 @@ mod tests {
 
     fn names(content: impl Read) -> Result<Vec<(String, usize)>, String> {
         let mut names = Vec::new();
+        let unpacking = Unpacking::new(&Budget::DEFAULT);
         let read = read_tar_files(
-            content,
-            1 << 20,
+            unpacking.file(content),
+            &unpacking,
             |path| Some(path.into()),
             |path, file| {
                 names.push((path, file.len()));
@@ -302,32 +445,45 @@ mod tests {
         assert!(names(behind).unwrap_err().contains("256 KiB"));
     }
 
+    /// Members that are packed to nothing: what is kept does not grow with what they unpack to.
     #[test]
     fn what_is_kept_of_many_files_has_a_budget() {
-        let one = || member(b'0', "a", 1 << 20, b'x');
-        let full =
-            (1..64).fold(Box::new(one()) as Box<dyn Read>, |all, _| Box::new(all.chain(one())));
-        assert!(names(full).unwrap_err().contains("longer than 64 MiB"));
-        // Empty files cost their names.
-        let empty: Vec<u8> = {
-            let mut one = Vec::new();
-            member(b'0', "a", 0, 0).read_to_end(&mut one).unwrap();
-            one
+        let refused = |members: &dyn Fn() -> Box<dyn Read>, count: usize| {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            (0..count).for_each(|_| _ = io::copy(&mut members(), &mut packed).unwrap());
+            let packed = packed.finish().unwrap();
+            let unpacking = Unpacking::new(&Budget::DEFAULT);
+            let stream = unpacking.stream(Packing::Gzip, &*packed).unwrap();
+            let (mut kept, name) = (0, |path: &str| Some(path.to_owned()));
+            let read = read_tar_files(stream, &unpacking, name, |path, file| {
+                kept += path.len() + file.len();
+            });
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains("more than 24 MiB and 16 times its length"), "{error}");
+            assert!(kept as u64 <= (24 << 20) + 16 * packed.len() as u64, "{kept}");
         };
-        let count = KEPT_BYTES_MAX / KEPT_MEMBER_BYTES + 1;
-        let many = (0..count).flat_map(|_| empty.iter().copied());
-        struct Bytes<I>(I);
-        impl<I: Iterator<Item = u8>> Read for Bytes<I> {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                let mut filled = 0;
-                for (to, from) in buffer.iter_mut().zip(&mut self.0) {
-                    *to = from;
-                    filled += 1;
-                }
-                Ok(filled)
-            }
-        }
-        assert!(names(Bytes(many)).unwrap_err().contains("longer than 64 MiB"));
+        refused(&|| Box::new(member(b'0', "a", 1 << 20, b'x')), 64);
+        // Empty files cost their names.
+        refused(&|| Box::new(member(b'0', "a", 0, 0)), 200_000);
+    }
+
+    #[test]
+    fn windows_are_as_large_as_a_budget_allows() {
+        let window = |head: &[u8]| zstd_window(&[&[0x28, 0xb5, 0x2f, 0xfd], head].concat());
+        assert_eq!(window(&[0, 16 << 3]), Some(64 << 20));
+        assert_eq!(window(&[0, 16 << 3 | 1]), Some(72 << 20));
+        assert_eq!(window(&[0x20, 7]), Some(7));
+        assert_eq!(window(&[0x61, 9, 1, 1]), Some(513));
+        assert_eq!(window(&[0xe3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]), Some(1 << 32));
+        assert_eq!(window(&[0xe3, 0, 0]), None);
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0x00, 0x00];
+        let error = |budget: &Budget| {
+            let stream = Unpacking::new(budget).stream(Packing::Zstd, &frame[..]);
+            stream.err().map(|error| error.to_string())
+        };
+        let told = "its window has 128 MiB, the most is 64 MiB; --limit SIZE raises it";
+        assert_eq!(error(&Budget::DEFAULT).as_deref(), Some(told));
+        assert_eq!(error(&Budget::DEFAULT.raised_to(1 << 30)), None);
     }
 
     #[test]
@@ -337,7 +493,7 @@ mod tests {
         let block = [0x02, 0x00, 0x10, b'x'];
         let bomb = frame.into_iter().chain(block.into_iter().cycle().take(4 * 10_000));
         let bomb: Vec<u8> = bomb.collect();
-        let mut stream = Packing::Zstd.stream(&*bomb).unwrap();
+        let mut stream = Unpacking::new(&Budget::DEFAULT).stream(Packing::Zstd, &*bomb).unwrap();
         let mut read = 0;
         let error = loop {
             let mut buffer = [0; 64 << 10];
@@ -348,6 +504,9 @@ mod tests {
             }
         };
         assert!(error.contains("1000 times its length"), "{error}");
-        assert!(read <= FREE_BYTES + (bomb.len() as u64) * RATIO_MAX, "{read}");
+        assert!(
+            read <= Budget::DEFAULT.unpacked_bytes + bomb.len() as u64 * Budget::RATIO,
+            "{read}"
+        );
     }
 }

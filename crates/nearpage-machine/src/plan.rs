@@ -181,7 +181,7 @@ mod tests {
     fn description(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        MachineDescription::read(&input).unwrap()
+        MachineDescription::read(&input, &crate::Budget::DEFAULT).unwrap()
     }
 
     fn plan(nodes: &[&str], model: Model) -> Plan {

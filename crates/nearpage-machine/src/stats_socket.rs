@@ -28,7 +28,7 @@ pub const REQUEST_BYTES_MAX: usize = 256;
 /// The longest first line of an answer, with its newline.
 pub const HEAD_BYTES_MAX: usize = 512;
 /// The longest content of a file.
-pub const CONTENT_BYTES_MAX: u64 = crate::FILE_BYTES_MAX;
+pub const CONTENT_BYTES_MAX: u64 = crate::Budget::DEFAULT.file_bytes;
 /// The name of the memory file (`memfd_create(2)`) in which a program keeps the path of its socket: so `/proc/PID/fd` leads
 /// to it.
 pub const NOTE_NAME: &str = "nearpage-stats";

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::beneath::{is_absent, names_beneath, open_beneath, open_own};
+use crate::budget::{Budget, read_within};
 use crate::shown::shown;
 use crate::sos::{self, StandIns};
-
-/// The longest file that is read. A `/proc/zoneinfo` of thousands of CPUs has a few MiB.
-pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A file system with copies of /sys and /proc, or a sosreport, whose answers of commands stand in for files. Paths are relative to its root: `proc/meminfo`.
 pub trait FileTree {
@@ -29,12 +27,20 @@ pub trait FileTree {
 pub struct FolderTree {
     root: PathBuf,
     stand_ins: StandIns,
+    file_bytes_max: u64,
 }
 
 impl FolderTree {
     /// The tree below `root`.
     pub fn new(root: impl Into<PathBuf>) -> FolderTree {
-        FolderTree { root: root.into(), stand_ins: StandIns::default() }
+        let file_bytes_max = Budget::DEFAULT.file_bytes;
+        FolderTree { root: root.into(), stand_ins: StandIns::default(), file_bytes_max }
+    }
+
+    /// The same, with files as long as a budget allows.
+    #[must_use]
+    pub fn within(self, budget: &Budget) -> FolderTree {
+        FolderTree { file_bytes_max: budget.file_bytes, ..self }
     }
 }
 
@@ -51,15 +57,7 @@ impl FolderTree {
 impl FolderTree {
     fn read_file(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open(path)? else { return Ok(None) };
-        let mut content = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                format!("longer than {} MiB", FILE_BYTES_MAX >> 20),
-            ));
-        }
-        Ok(Some(content))
+        read_within(file, self.file_bytes_max).map(Some)
     }
 }
 

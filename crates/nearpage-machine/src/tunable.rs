@@ -118,7 +118,13 @@ impl FromStr for Tunable {
             key if key.starts_with("vm.") => {
                 Override::parse(given).map(Tunable::Kernel).map_err(|error| wrong(error.problem))
             }
-            key => Err(wrong(format!("{key:?} is no tunable"))),
+            key => {
+                let is_meant =
+                    |known: &SettingKey| known.name.split_once('.').is_some_and(|of| of.1 == key);
+                let meant = Tunable::keys().find(is_meant);
+                let hint = meant.map_or(String::new(), |known| format!(" ({} is one)", known.name));
+                Err(wrong(format!("{key:?} is no tunable{hint}")))
+            }
         }
     }
 }

@@ -12,10 +12,8 @@ use crate::mapped;
 use crate::pages;
 use crate::pool;
 use crate::thread;
-use crate::usage::{self, LOOKS, SLEEPS, STATE};
+use crate::usage::{self, INTERVAL_NS, LOOKS, SLEEPS, STATE};
 
-/// The time between two looks.
-const INTERVAL_NS: i64 = 400_000_000;
 const STACK: usize = 128 << 10;
 
 /// The thread will be made when it is wanted first.
@@ -56,14 +54,12 @@ extern "C" fn works(_: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: names this thread, for those who look at it.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nearpage-trim".as_ptr()) };
     loop {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: INTERVAL_NS };
+        let time = libc::timespec { tv_sec: 0, tv_nsec: INTERVAL_NS as i64 };
         // SAFETY: sleeps; nobody asks for the rest of the time.
         unsafe { libc::nanosleep(&raw const time, null_mut()) };
         let keeps = mapped::drop_old();
-        if usage::spare().is_some() {
-            pool::release_idle();
-            pages::trim();
-        }
+        pool::release_idle();
+        pages::look();
         if keeps || usage::is_pending() {
             continue;
         }

@@ -10,7 +10,7 @@ use crate::hardened;
 use crate::heap::{Heap, send_home};
 use crate::link::{Object, is_hardened, link_checked, link_fast, next_checked, next_fast};
 use crate::lock::now_ns;
-use crate::mapped;
+use crate::mapped::{self, Mapped};
 use crate::misuse::{self, MisuseKind};
 use crate::pages;
 use crate::parcel::Closed;
@@ -19,14 +19,10 @@ use crate::span::{self, Kind, NO_OWNER};
 use crate::state;
 use crate::stats;
 use crate::thread;
-use crate::usage;
 use crate::watch;
 
 /// Requests from this size on are mappings of their own.
 const MAPPED_FROM: usize = 4 << 20;
-
-/// The least that goes back to the kernel.
-const PAGEBLOCK: u64 = 2 << 20;
 
 /// The longest time after a trim in which another does nothing.
 const TRIM_REST_NS: u64 = 200_000_000;
@@ -101,7 +97,7 @@ unsafe impl GlobalAlloc for NearpageMalloc {
 #[inline]
 pub fn malloc(size: usize) -> *mut u8 {
     if size > CLASS_SIZE_MAX {
-        return large(size, 16);
+        return large(size, 16).start;
     }
     let class = class_of(size);
     let heap: *mut Heap = thread::fast().cast();
@@ -170,32 +166,25 @@ fn from(heap: &mut Heap, class: usize) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
-fn large(size: usize, align: usize) -> *mut u8 {
+fn large(size: usize, align: usize) -> Mapped {
     if thread::is_inside() || !state::is_ready() {
-        return boot::alloc(size, align);
+        return Mapped { start: boot::alloc(size, align), is_zero: false };
     }
     let most = size.max(align);
-    if most < MAPPED_FROM {
-        let order = ((most.div_ceil(4096)).next_power_of_two().ilog2() as u8).max(span::UNIT_ORDER);
-        if let Some((unit, node)) = pages::take(order) {
-            // SAFETY: the block is new.
-            unsafe {
-                pages::describe_large(unit, order, size);
-                (*span::span(unit)).node = node;
-            }
-            let address = pages::address(unit);
-            if is_hardened() {
-                hardened::hand_out_or_report(address.addr(), size);
-            }
-            stats::count_large(size);
-            watch::note(1);
-            return address;
+    if most < MAPPED_FROM
+        && let Some((start, is_zero)) = pages::take_large(size, align)
+    {
+        if is_hardened() {
+            hardened::hand_out_or_report(start.addr(), size);
         }
+        stats::count_large(size);
+        watch::note(1);
+        return Mapped { start, is_zero };
     }
-    mapped(size, align).start
+    mapped(size, align)
 }
 
-fn mapped(size: usize, align: usize) -> mapped::Mapped {
+fn mapped(size: usize, align: usize) -> Mapped {
     let mapped = mapped::map(size, align);
     if !mapped.start.is_null() {
         stats::count_mapped(size);
@@ -277,22 +266,24 @@ unsafe fn free_rarely(block: *mut u8) {
     if block.is_null() {
         return;
     }
-    let Some(unit) = span::unit_of(block.addr()) else {
+    if span::unit_of(block.addr()).is_none() {
         // SAFETY: the caller's promise.
         return unsafe { free_other(block) };
-    };
-    let Some(unit) = span::first_unit(unit) else {
+    }
+    let Some(unit) = span::unit_of_block(block.addr()) else {
         return misuse::report(MisuseKind::Foreign, block.addr(), 0, "free");
     };
     // SAFETY: the block's memory is the caller's until now, and its descriptor stays meanwhile.
     unsafe {
         match (*span::span(unit)).kind {
             Kind::Large if is_hardened() && !hardened::free_large(block.addr()) => {}
+            Kind::Large if (*span::span(unit)).start != block => {
+                let size = (*span::span(unit)).size as usize;
+                misuse::report(MisuseKind::InnerPointer, block.addr(), size, "free");
+            }
             Kind::Large => {
-                let order = (*span::span(unit)).order;
                 stats::count_large_free();
-                span::forget(unit);
-                pages::give_back(unit, order);
+                pages::give_back(unit);
             }
             Kind::Small => free_small(unit, block.cast()),
             Kind::None | Kind::Inner => {}
@@ -348,12 +339,12 @@ pub fn usable_size(block: *mut u8) -> usize {
     if block.is_null() {
         return 0;
     }
-    if let Some(unit) = span::unit_of(block.addr()) {
-        let Some(unit) = span::first_unit(unit) else { return 0 };
+    if span::unit_of(block.addr()).is_some() {
+        let Some(unit) = span::unit_of_block(block.addr()) else { return 0 };
         // SAFETY: the block's owner asks: its descriptor stays meanwhile.
         return unsafe {
             let span = &*span::span(unit);
-            if span.kind == Kind::Large { 4096 << span.order } else { span.size as usize }
+            if span.kind == Kind::Large { (span.pages as usize) << 12 } else { span.size as usize }
         };
     }
     if boot::owns(block.addr()) {
@@ -366,9 +357,9 @@ pub fn usable_size(block: *mut u8) -> usize {
 /// Allocates `count` times `size` bytes of zeroes; null if that is too much.
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else { return null_mut() };
-    let (block, is_zero) = if bytes >= MAPPED_FROM && !thread::is_inside() && state::is_ready() {
-        let mapped = mapped(bytes, 16);
-        (mapped.start, mapped.is_zero)
+    let (block, is_zero) = if bytes > CLASS_SIZE_MAX {
+        let large = large(bytes, 16);
+        (large.start, large.is_zero)
     } else {
         (malloc(bytes), false)
     };
@@ -392,7 +383,7 @@ pub fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
     }
     match class_aligned(size, align) {
         Some(class) => malloc(class_size(class)),
-        None => large(size, align),
+        None => large(size, align).start,
     }
 }
 
@@ -451,8 +442,7 @@ pub fn trim() -> u64 {
     }
     pool::release_all();
     mapped::drop_all();
-    // Only whole pageblocks go back.
-    let bytes = if usage::given_back() < PAGEBLOCK { 0 } else { pages::trim() };
+    let bytes = pages::trim();
     let end = now_ns();
     RESTS_UNTIL.store(end + (99 * (end - start)).min(TRIM_REST_NS), Ordering::Relaxed);
     bytes

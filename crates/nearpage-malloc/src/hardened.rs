@@ -92,7 +92,7 @@ pub(crate) fn is_allocated(address: usize, found_by: &'static str) -> bool {
 #[cold]
 #[inline(never)]
 fn is_accepted(address: usize, found_by: &'static str) -> bool {
-    let Some(unit) = span::unit_of(address).and_then(span::first_unit) else {
+    let Some(unit) = span::unit_of_block(address) else {
         misuse::report(MisuseKind::Foreign, address, 0, found_by);
         return false;
     };

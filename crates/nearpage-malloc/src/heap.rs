@@ -16,7 +16,7 @@ use crate::idle::POOL;
 use crate::link::{Object, is_hardened, link, next};
 use crate::pages;
 use crate::parcel::{self, Closed, Parcel};
-use crate::span::{self, Kind, NO_OWNER, NO_SPAN, Place, Span};
+use crate::span::{self, NO_OWNER, NO_SPAN, Place, Span};
 use crate::watch;
 
 /// Heaps for which a thread collects what it frees of theirs.
@@ -228,25 +228,22 @@ impl Heap {
     /// A span of new pages.
     fn fresh(&mut self, class: usize) -> Option<u32> {
         let order = span_order(class);
-        let taken = pages::take(order).or_else(|| {
+        let taken = pages::take_span(order).or_else(|| {
             // What this heap keeps of others' may be what is missing.
             self.flush();
-            pages::take(order)
+            pages::take_span(order)
         });
-        let (unit, node) = taken?;
+        let unit = taken?;
         let span = span::span(unit);
         // SAFETY: the block is new and this heap's.
         unsafe {
-            span::describe(unit, order, Kind::Small);
             (*span).free = null_mut();
             (*span).used = 0;
             (*span).alarm = NO_ALARM;
             (*span).carved = 0;
             (*span).capacity = span_objects(class);
-            (*span).start = pages::address(unit);
             (*span).size = class_size(class) as u32;
             (*span).class = class as u8;
-            (*span).node = node;
             (*span).place = Place::Current;
             span::set_room(unit, parcel::room(class));
             span::set_owner(unit, self.id);
@@ -295,11 +292,7 @@ impl Heap {
     fn release(&mut self, unit: usize, class: usize) {
         self.unlink(unit as u32, class);
         // SAFETY: nothing of it is in use.
-        unsafe {
-            let order = (*span::span(unit)).order;
-            span::forget(unit);
-            pages::give_back(unit, order);
-        }
+        unsafe { pages::give_back(unit) };
     }
 
     fn put_partial(&mut self, unit: u32, class: usize) {

@@ -25,7 +25,9 @@
 //! A heap outlives its thread: the next thread takes it over, with all its spans. What a thread frees to a heap without a
 //! thread is taken in by the thread that frees.
 //!
-//! Larger requests are blocks of pages of nearpage's orders, from 4 MiB on mappings of their own.
+//! Larger requests are runs of pages, at least sixteen lengths to a doubling, from 4 MiB on mappings of their own. Spans and runs are
+//! cut from *chunks* of 4 MiB of nearpage's. Free pages go back to the kernel above a target for what is resident
+//! ([`Options::rss`]), and after five seconds in any case.
 //!
 //! # The map
 //!
@@ -38,6 +40,8 @@
 //! | `boot` | memory for the time before the rest works, and for the rest itself |
 //! | `misuse` | wrong frees |
 //! | `nodes` | the machine, read in a moment |
+//! | `runs` | pure: runs of free pages as bits |
+//! | `chunks` | chunks of nearpage's memory, cut page by page |
 //! | `pages` | the memory of nearpage below all: spans, large blocks, trims |
 //! | `span` | descriptors of spans, owners of addresses |
 //! | `link` | free objects as lists |
@@ -76,6 +80,7 @@
 mod background;
 mod boot;
 mod calls;
+mod chunks;
 mod classes;
 mod errno;
 mod hardened;
@@ -93,6 +98,7 @@ mod pages;
 mod parcel;
 mod policy;
 mod pool;
+mod runs;
 mod span;
 mod state;
 mod stats;

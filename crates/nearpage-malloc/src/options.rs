@@ -48,6 +48,8 @@ pub struct Options {
     pub fake: u16,
     /// Most bytes of all nodes together; 0: as much as there is.
     pub limit: u64,
+    /// What may be resident to what is in use, in thousandths: above it, free memory goes back to the kernel at once.
+    pub rss: u32,
     /// Whether a thread of the malloc's own gives memory back of programs that are large and make no call.
     pub background: bool,
     /// Called five times a second at most, when something is allocated, by the thread that allocates. What it allocates comes
@@ -72,7 +74,7 @@ pub struct OptionError<'a> {
 
 /// What [`Options::parse`] accepts.
 const ACCEPTED: &str = "policy=local|preferred|bind|interleave, nodes=LIST (as 0-3,8 with + in place of a comma: 0-3+8), \
-    huge=transparent|never|system, hardened=0|1, fake=NODES, limit=BYTES[K|M|G], background=0|1, \
+    huge=transparent|never|system, hardened=0|1, fake=NODES, limit=BYTES[K|M|G], rss=RATIO (as 1.25), background=0|1, \
     report=FILE";
 
 impl fmt::Display for OptionError<'_> {
@@ -93,6 +95,7 @@ impl Options {
             hardened: false,
             fake: 0,
             limit: 0,
+            rss: 1250,
             background: true,
             on_sample: None,
             on_misuse: None,
@@ -127,6 +130,7 @@ impl Options {
             ("fake", count) => self.fake = count.parse().ok().filter(|count| *count <= 64)?,
             ("background", "0") => self.background = false,
             ("background", "1") => self.background = true,
+            ("rss", ratio) => self.rss = thousandths(ratio)?,
             ("limit", bytes) => self.limit = size(bytes)?,
             // The preloaded library's own.
             ("report", file) if !file.is_empty() => {}
@@ -148,6 +152,19 @@ fn nodes(list: &str) -> Option<u64> {
         (first..=last).for_each(|node| set |= 1 << node);
     }
     Some(set)
+}
+
+/// A ratio from 1 to 1000, with three digits behind the point at most.
+fn thousandths(text: &str) -> Option<u32> {
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if rest.len() > 3 || whole.is_empty() || !is_number(whole) || !is_number(rest) {
+        return None;
+    }
+    let rest = rest.bytes().chain(*b"000").take(3);
+    let rest = rest.fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    let all = whole.parse::<u32>().ok()?.checked_mul(1000)?.checked_add(rest)?;
+    (1000..=1_000_000).contains(&all).then_some(all)
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -172,6 +189,7 @@ mod tests {
         assert_eq!(read("huge=transparent").huge, Some(true));
         assert_eq!(read("limit=3M,fake=4").limit, 3 << 20);
         assert_eq!(read("limit=3M,fake=4").fake, 4);
+        assert_eq!([read("rss=1.5").rss, read("rss=2").rss, read("").rss], [1500, 2000, 1250]);
         assert!(Options::parse("").1.is_none());
         assert!(Options::parse("report=/tmp/x,hardened=1").1.is_none());
     }
@@ -193,6 +211,10 @@ mod tests {
             "limit=",
             "limit=G",
             "limit=99999999999G",
+            "rss=0.9",
+            "rss=1.2345",
+            "rss=-1",
+            "rss=.",
             "report=",
             "=",
         ] {

@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     None = 0,
     /// The first of a span of small objects.
     Small,
-    /// The first of a large block.
+    /// A large block begins in it, behind what may be the end of another.
     Large,
-    /// Not the first; `units_back` leads there.
+    /// It has pages of what begins `units_back` before.
     Inner,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct Span {
     pub units_back: u16,
     /// The dense number of the node.
     pub node: u16,
+    pub pages: u16,
     pub class: u8,
-    pub order: u8,
     pub kind: Kind,
     pub place: Place,
 }
@@ -194,21 +194,39 @@ pub(crate) fn first_unit(unit: usize) -> Option<usize> {
     }
 }
 
-/// Describes the units of a block.
+/// The first unit of what an address lies in, if something is allocated there: a unit may have the end of one large block and
+/// the start of another.
+pub(crate) fn unit_of_block(address: usize) -> Option<usize> {
+    let unit = unit_of(address)?;
+    let first = first_unit(unit)?;
+    // SAFETY: the unit is one of the tables'.
+    let is_before = unsafe { (*span(first)).start.addr() > address };
+    if is_before { unit.checked_sub(1).and_then(first_unit) } else { Some(first) }
+}
+
+/// Describes pages that begin in a unit.
 ///
 /// # Safety
-/// * The block is the caller's, and nothing lies in it.
-pub(crate) unsafe fn describe(unit: usize, order: u8, kind: Kind) {
-    // SAFETY: the caller's promise: the units belong to the block.
+/// * The pages are the caller's, and nothing lies in them. If others have pages of the last unit, the caller has the lock of
+///   their chunk.
+pub(crate) unsafe fn describe(first: *mut u8, pages: usize, node: u16, kind: Kind) {
+    let unit = (first.addr() - start()) >> UNIT_SHIFT;
+    let last = (first.addr() - start() + (pages << 12) - 1) >> UNIT_SHIFT;
+    // SAFETY: the caller's promise.
     unsafe {
         set_owner(unit, NO_OWNER);
-        for back in 1..units(order) {
-            set_owner(unit + back, NO_OWNER);
-            let inner = span(unit + back);
-            (*inner).kind = Kind::Inner;
-            (*inner).units_back = back as u16;
+        for at in unit + 1..=last {
+            let inner = span(at);
+            // Another block may begin in the last unit.
+            if (*inner).kind != Kind::Large {
+                set_owner(at, NO_OWNER);
+                (*inner).units_back = (at - unit) as u16;
+                (*inner).kind = Kind::Inner;
+            }
         }
-        (*span(unit)).order = order;
+        (*span(unit)).start = first;
+        (*span(unit)).pages = pages as u16;
+        (*span(unit)).node = node;
         (*span(unit)).kind = kind;
     }
 }
@@ -216,20 +234,22 @@ pub(crate) unsafe fn describe(unit: usize, order: u8, kind: Kind) {
 /// Takes the description back.
 ///
 /// # Safety
-/// * The block is the caller's, and nothing lies in it any more.
+/// * As [`describe`], and nothing lies in the pages any more.
 pub(crate) unsafe fn forget(unit: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        let order = (*span(unit)).order;
-        for back in 0..units(order) {
-            set_owner(unit + back, NO_OWNER);
-            (*span(unit + back)).kind = Kind::None;
+        let Span { start: first, pages, .. } = *span(unit);
+        let last = (first.addr() - start() + ((pages as usize) << 12) - 1) >> UNIT_SHIFT;
+        set_owner(unit, NO_OWNER);
+        (*span(unit)).kind = Kind::None;
+        for at in unit + 1..=last {
+            let inner = span(at);
+            if (*inner).kind == Kind::Inner && (*inner).units_back as usize == at - unit {
+                set_owner(at, NO_OWNER);
+                (*inner).kind = Kind::None;
+            }
         }
     }
-}
-
-fn units(order: u8) -> usize {
-    1 << (order - UNIT_ORDER)
 }
 
 /// The first address of the tables.

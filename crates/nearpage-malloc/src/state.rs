@@ -5,7 +5,7 @@
 //!
 //! # Forks
 //!
-//! A fork takes, in this order: the pool, the tables of mappings, nearpage's memory, the boot range. Handlers run before the
+//! A fork takes, in this order: the pool, the chunks, the tables of mappings, nearpage's memory, the boot range. Handlers run before the
 //! fork in the reverse order of their registration, so the boot range registers before the memory is made, and the other two
 //! after. The child has the heap of the thread that forked; heaps of other threads stay as they were, and what the child
 //! frees of theirs waits in their inboxes.
@@ -18,9 +18,11 @@ use nearpage_linux::MemoryError;
 
 use crate::background;
 use crate::boot;
+use crate::chunks::CHUNKS;
 use crate::idle::POOL;
 use crate::kept::KEPT;
 use crate::link;
+use crate::lock::Lock;
 use crate::mapped;
 use crate::misuse;
 use crate::options::Options;
@@ -156,6 +158,7 @@ extern "C" fn boot_after() {
 
 extern "C" fn before() {
     POOL.take();
+    CHUNKS.iter().for_each(Lock::take);
     mapped::TABLE.take();
     KEPT.take();
     let thread = thread::this();
@@ -174,6 +177,7 @@ extern "C" fn after() {
         (*thread).flags = (*thread).flags & !INSIDE | WAS_INSIDE.load(Ordering::Relaxed);
         KEPT.release();
         mapped::TABLE.release();
+        CHUNKS.iter().for_each(|chunks| chunks.release());
         POOL.release();
     }
 }

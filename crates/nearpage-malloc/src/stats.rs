@@ -11,6 +11,7 @@ use crate::misuse;
 use crate::pages;
 use crate::pool;
 use crate::span::{self, Kind, NO_OWNER};
+use crate::usage;
 use crate::watch;
 
 static LARGE: AtomicU64 = AtomicU64::new(0);
@@ -86,6 +87,11 @@ pub struct Statistics {
     pub heaps: u64,
     /// Bytes of the range for what the malloc stands on.
     pub boot_bytes: u64,
+    /// Bytes that are free, and that the kernel does not have yet.
+    pub free_resident_bytes: u64,
+    /// Bytes that spans, blocks and what is free may have together: the target (`rss`) times the most that was in use in the last
+    /// 0.4 to 0.8 s.
+    pub target_bytes: u64,
     /// Times that free memory was given back to the kernel.
     pub trims: u64,
     /// Wrong frees.
@@ -150,6 +156,8 @@ pub fn statistics() -> Statistics {
         batches: 0,
         heaps: 0,
         boot_bytes: boot::used() as u64,
+        free_resident_bytes: usage::dirty(),
+        target_bytes: usage::target(),
         trims: pages::trims() as u64,
         misuses: misuse::count(),
         bytes_by_node: [0; 16],
@@ -198,12 +206,12 @@ fn add_spans(all: &mut Statistics) {
     let is_local = pages::is_local();
     for unit in pages::used_units() {
         // SAFETY: the unit is one of the tables'; what other threads write there meanwhile are single words.
-        let (kind, order, used, class, node) = unsafe {
+        let (kind, pages, used, class, node) = unsafe {
             let span = span::span(unit);
             let used = (&raw const (*span).used).read_volatile();
-            ((*span).kind, (*span).order, used, (*span).class as usize, (*span).node as usize)
+            ((*span).kind, (*span).pages, used, (*span).class as usize, (*span).node as usize)
         };
-        let bytes = 4096_u64 << order;
+        let bytes = u64::from(pages) << 12;
         match kind {
             // SAFETY: as above.
             Kind::Small if unsafe { span::owner(unit) } != NO_OWNER && class < CLASSES => {

@@ -222,7 +222,7 @@ fn write(descriptor: i32) {
         line,
         ",\"pid\":{process},\"parent\":{parent},\"minor_faults\":{},\"allocations\":{},\
          \"bytes_in_use\":{},\"bytes_held\":{},\"large\":{},\"large_bytes\":{},\"mapped\":{},\"mapped_bytes\":{},\
-         \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"misuses\":{},\"boot_bytes\":{},\
+         \"freed_elsewhere\":{},\"batches\":{},\"heaps\":{},\"trims\":{},\"free_resident_bytes\":{},\"target_bytes\":{},\"misuses\":{},\"boot_bytes\":{},\
          \"bytes_by_node\":{:?},\"forked\":{},\"freed_on_other_node\":{},\"wrong_node_bytes\":{},\"elsewhere\":{:?},\
          \"by_cpu\":{:?},\"lock_waits\":{},\"lock_wait_ns\":{},\"classes\":[",
         usage().ru_minflt,
@@ -237,6 +237,8 @@ fn write(descriptor: i32) {
         all.batches,
         all.heaps,
         all.trims,
+        all.free_resident_bytes,
+        all.target_bytes,
         all.misuses,
         all.boot_bytes,
         all.bytes_by_node,

@@ -68,6 +68,25 @@ fn denied_system_calls() {
     }
 }
 
+/// The list of calls that a server leaves to what strangers reach, from the first object on. Without a thread of its own the
+/// library makes no other call, whatever is taken and given back. (A report would be one.)
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_sandbox_that_begins_after_the_start() {
+    let Some(program) = compiled("gcc", "sandboxed.c", "sandboxed") else { return };
+    let under = |mib: &str| {
+        let mut command = Command::new(&program);
+        command.arg(mib).env("LD_PRELOAD", library()).env("NEARPAGE_MALLOC", "background=0");
+        command.output().expect("it starts").status
+    };
+    for mib in ["1", "100", "500"] {
+        let status = under(mib);
+        assert!(status.success(), "{mib} MiB: {status}");
+    }
+    // The harness can tell: one other call.
+    assert!(!under("0").success());
+}
+
 #[test]
 fn few_descriptors_and_little_stack() {
     for limits in ["ulimit -n 8", "ulimit -s 64"] {

@@ -10,7 +10,7 @@ use nearpage_replay::{Options, Replay, Report, Wish};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let replay = match std::env::args().nth(1) {
-        Some(path) => Replay::open(Path::new(&path))?,
+        Some(path) => Replay::open(Path::new(&path), &nearpage_machine::Budget::DEFAULT)?,
         None => Replay::shipped(),
     };
     let wish = Wish { tunables: vec!["pcp.batch_scale_max=0".parse()?], ..Wish::default() };

@@ -7,7 +7,7 @@ use std::path::Path;
 use nearpage::{AddressMap, CpuId, Model, NodeBuf, NodeId, Settings, TopologyBuf};
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
-use nearpage_machine::{KernelSettings, MachineDescription, Packing, shown};
+use nearpage_machine::{Budget, KernelSettings, MachineDescription, Packing, Unpacking, shown};
 use nearpage_trace::{CTF_NOT_READ, Event, TraceCounts, TraceError, TraceEvent, read_trace};
 use serde::Serialize;
 
@@ -35,16 +35,20 @@ impl Input {
     /// # Errors
     ///
     /// It cannot be read, or is neither; [`ReplayError::Stopped`].
-    pub fn open(path: &Path, observer: &dyn Observer) -> Result<Input, ReplayError> {
+    pub fn open(
+        path: &Path,
+        budget: &Budget,
+        observer: &dyn Observer,
+    ) -> Result<Input, ReplayError> {
         if path.is_dir() {
             if let Some(lacks) = is_ctf(path).then_some(CTF_NOT_READ) {
                 let input = shown(path).to_string();
                 return Err(TraceError::Lacking { input, offset: 0, lacks }.into());
             }
-            return Ok(Input::Bundle(Bundle::open(path)?.into()));
+            return Ok(Input::Bundle(Bundle::open(path, budget)?.into()));
         }
         let packed = Packed::open(path).map_err(|error| unreadable(path, error))?;
-        Input::of(packed, observer)
+        Input::of(packed, budget, observer)
     }
 
     /// The same from a stream, which is kept in an unnamed temporary file; `name` is for messages.
@@ -55,19 +59,21 @@ impl Input {
     pub fn read(
         name: &str,
         source: impl Read,
+        budget: &Budget,
         observer: &dyn Observer,
     ) -> Result<Input, ReplayError> {
         let packed = Packed::kept(name.into(), source);
-        Input::of(packed.map_err(|error| unreadable(Path::new(name), error))?, observer)
+        Input::of(packed.map_err(|error| unreadable(Path::new(name), error))?, budget, observer)
     }
 
-    fn of(packed: Packed, observer: &dyn Observer) -> Result<Input, ReplayError> {
-        let is_archive = is_archive(&packed).map_err(|error| unpack_error(packed.name(), error))?;
+    fn of(packed: Packed, budget: &Budget, observer: &dyn Observer) -> Result<Input, ReplayError> {
+        let is_archive = is_archive(&packed, budget);
+        let is_archive = is_archive.map_err(|error| unpack_error(packed.name(), error))?;
         Ok(match is_archive {
-            true => Input::Bundle(Bundle::archived(packed)?.into()),
-            false => {
-                Input::Trace(LoneTrace::of(Source::new(Place::Alone(packed)), observer)?.into())
-            }
+            true => Input::Bundle(Bundle::archived(packed, budget)?.into()),
+            false => Input::Trace(
+                LoneTrace::of(Source::new(Place::Alone(packed), budget), observer)?.into(),
+            ),
         })
     }
 }
@@ -78,7 +84,7 @@ fn is_ctf(path: &Path) -> bool {
 }
 
 /// Whether a file is a tar archive, packed or not.
-fn is_archive(packed: &Packed) -> io::Result<bool> {
+fn is_archive(packed: &Packed, budget: &Budget) -> io::Result<bool> {
     const BLOCK_BYTES: u64 = 512;
     let begin = |stream: &mut dyn Read| {
         let mut begin = Vec::new();
@@ -87,7 +93,10 @@ fn is_archive(packed: &Packed) -> io::Result<bool> {
     };
     match begin(&mut packed.reader())? {
         None => Ok(false),
-        Some(packing) => Ok(begin(&mut packing.stream(packed.reader())?)? == Some(Packing::Tar)),
+        Some(packing) => {
+            let mut unpacked = Unpacking::new(budget).stream(packing, packed.reader())?;
+            Ok(begin(&mut unpacked)? == Some(Packing::Tar))
+        }
     }
 }
 

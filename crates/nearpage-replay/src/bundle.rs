@@ -5,7 +5,8 @@ use std::path::Path;
 
 use nearpage_bundle::{Recording, RecordingKind};
 use nearpage_kcore::State;
-use nearpage_trace::unpacked;
+use nearpage_machine::{Budget, read_within};
+use nearpage_trace::unpacked_within;
 
 use crate::error::ReplayError;
 use crate::kernel_state::Moment;
@@ -15,8 +16,6 @@ use crate::source::{Place, Source, unless_stopped, unpack_error, unreadable};
 use crate::watch::Watch;
 
 const SAMPLES_NAMES: [&str; 3] = ["samples.txt.zst", "samples.txt.gz", "samples.txt"];
-/// The most that samples are read of: half an hour of a machine with hundreds of pagesets.
-const SAMPLES_BYTES_MAX: u64 = 256 << 20;
 
 /// The kernel's own state in a capture.
 const STATE: &str = "kernel.json";
@@ -50,13 +49,13 @@ impl Bundle {
     /// # Errors
     ///
     /// It cannot be read, or is a recording of another kind.
-    pub fn open(path: &Path) -> Result<Bundle, ReplayError> {
+    pub fn open(path: &Path, budget: &Budget) -> Result<Bundle, ReplayError> {
         if path.is_dir() {
-            let recording = Recording::read(path)?;
-            return Bundle::of(recording, Place::Folder(path.into()));
+            let recording = Recording::read(path, budget)?;
+            return Bundle::of(recording, Place::Folder(path.into()), budget);
         }
         let packed = Packed::open(path).map_err(|error| unreadable(path, error))?;
-        Bundle::archived(packed)
+        Bundle::archived(packed, budget)
     }
 
     /// Reads a bundle from the beginning of `source` to its end, such as standard input; `name` is for messages.
@@ -65,25 +64,25 @@ impl Bundle {
     /// # Errors
     ///
     /// As [`open`](Self::open); and if the source cannot be kept.
-    pub fn read(name: &str, source: impl Read) -> Result<Bundle, ReplayError> {
+    pub fn read(name: &str, source: impl Read, budget: &Budget) -> Result<Bundle, ReplayError> {
         let packed = Packed::kept(name.into(), source);
-        Bundle::archived(packed.map_err(|error| unreadable(Path::new(name), error))?)
+        Bundle::archived(packed.map_err(|error| unreadable(Path::new(name), error))?, budget)
     }
 
     /// The small bundle that comes with this crate: Linux 6.12 with two nodes and two CPUs under a mixed load.
     pub fn shipped() -> Bundle {
         let packed = Packed::embedded(SHIPPED_NAME, SHIPPED);
-        Bundle::archived(packed).expect("the bundle that comes along is whole")
+        Bundle::archived(packed, &Budget::DEFAULT).expect("the bundle that comes along is whole")
     }
 
-    pub(crate) fn archived(packed: Packed) -> Result<Bundle, ReplayError> {
+    pub(crate) fn archived(packed: Packed, budget: &Budget) -> Result<Bundle, ReplayError> {
         let content = io::BufReader::new(packed.reader());
-        let recording = Recording::read_from(packed.name(), content)?;
-        Bundle::of(recording, Place::Archive(packed))
+        let recording = Recording::read_from(packed.name(), content, budget)?;
+        Bundle::of(recording, Place::Archive(packed), budget)
     }
 
-    fn of(recording: Recording, place: Place) -> Result<Bundle, ReplayError> {
-        let source = Source::new(place);
+    fn of(recording: Recording, place: Place, budget: &Budget) -> Result<Bundle, ReplayError> {
+        let source = Source::new(place, budget);
         if recording.kind != RecordingKind::Bundle {
             let expected = "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one";
             let what = "is a recording without a trace".into();
@@ -160,14 +159,15 @@ impl Bundle {
     ///
     /// They cannot be read, or are damaged; [`ReplayError::Stopped`].
     pub(crate) fn samples(&self, watch: &Watch<'_>) -> Result<Vec<Sample>, ReplayError> {
+        let unpacking = self.source.unpacking();
         let read = |name: String, file: &mut dyn Read| {
-            let mut text = String::new();
-            let unpacked = unpacked(file)
-                .and_then(|unpacked| unpacked.take(SAMPLES_BYTES_MAX).read_to_string(&mut text));
-            unpacked.map_err(|error| unpack_error(&name, error))?;
-            parse_samples(&name, &text)
+            let text = unpacked_within(file, &unpacking)
+                .and_then(|text| read_within(text, unpacking.budget().input_bytes))
+                .and_then(|text| String::from_utf8(text).map_err(io::Error::other));
+            parse_samples(&name, &text.map_err(|error| unpack_error(&name, error))?)
         };
-        let samples = self.source.with_file(&SAMPLES_NAMES, |file| watch.aside(file), read);
+        let watched = |file| watch.aside(file);
+        let samples = self.source.with_file(&SAMPLES_NAMES, &unpacking, watched, read);
         Ok(unless_stopped(watch, samples)?.unwrap_or_default())
     }
 
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_read_from_any_reader() {
-        let bundle = Bundle::read("standard input", SHIPPED).unwrap();
+        let bundle = Bundle::read("standard input", SHIPPED, &Budget::DEFAULT).unwrap();
         let watch = Watch::new(&Unwatched, bundle.pass_bytes(), 2);
         for _ in 0..2 {
             let begin = bundle.with_trace_text(&watch, |name, text| {
@@ -223,10 +223,12 @@ mod tests {
 
     #[test]
     fn what_is_no_bundle_is_refused() {
-        let refused = |content: &[u8]| Bundle::read("-", content).unwrap_err().to_string();
+        let refused =
+            |content: &[u8]| Bundle::read("-", content, &Budget::DEFAULT).unwrap_err().to_string();
         assert!(refused(b"no bundle").contains("is no recording"));
         assert!(refused(&SHIPPED[..SHIPPED.len() / 2]).contains("-: "), "cut off");
-        let error = Bundle::open(Path::new("/proc/version")).unwrap_err().to_string();
+        let error =
+            Bundle::open(Path::new("/proc/version"), &Budget::DEFAULT).unwrap_err().to_string();
         assert!(error.contains("/proc/version") && error.contains("is no recording"), "{error}");
     }
 }

@@ -67,8 +67,25 @@ impl CpuMap {
         if self.rule == CpuRule::Comm {
             return format!("each task on CPU number (pid mod {})", self.cpus.len());
         }
-        let pairs = self.fixed.keys().map(|&cpu| format!("{cpu}->{}", self.cpu(cpu, 0, 0)));
-        pairs.collect::<Vec<_>>().join(" ")
+        // Neighbours that go to neighbours are told together, if there are many.
+        let mut runs: Vec<(CpuId, CpuId, u32)> = Vec::new();
+        for &cpu in self.fixed.keys() {
+            let to = self.cpu(cpu, 0, 0);
+            match runs.last_mut() {
+                Some((from, first, count))
+                    if (from.0 + *count, first.0 + *count) == (cpu.0, to.0) =>
+                {
+                    *count += 1;
+                }
+                _ => runs.push((cpu, to, 1)),
+            }
+        }
+        let text = |(from, to, count): (CpuId, CpuId, u32)| match count {
+            1 => vec![format!("{from}->{to}")],
+            2 | 3 => (0..count).map(|at| format!("{}->{}", from.0 + at, to.0 + at)).collect(),
+            _ => vec![format!("{from}-{}->{to}-{}", from.0 + count - 1, to.0 + count - 1)],
+        };
+        runs.into_iter().flat_map(text).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -7,7 +7,7 @@ use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
-use nearpage_machine::{InputError, MachineDescription};
+use nearpage_machine::{Budget, InputError, MachineDescription};
 
 use crate::bundle::Bundle;
 use crate::cpus::CpuRule;
@@ -27,7 +27,7 @@ use crate::study::{Study, StudyAnswer, study};
 use crate::sweep::{Combinations, Ground, Point, Sweep, sweep};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Keeps, Wish, ask, start_of};
+use crate::whatif::{Keeps, Load, Wish, Wished, passes_for, start_of};
 use crate::yardstick::{Question, Yardstick, measure};
 
 /// What is asked of a replay beside the comparison with the kernel.
@@ -64,8 +64,8 @@ impl Replay {
     /// # Errors
     ///
     /// It is no bundle, or its captures are damaged.
-    pub fn open(path: &Path) -> Result<Replay, ReplayError> {
-        Replay::of(Bundle::open(path)?)
+    pub fn open(path: &Path, budget: &Budget) -> Result<Replay, ReplayError> {
+        Replay::of(Bundle::open(path, budget)?)
     }
 
     /// The small bundle that comes with this crate: Linux 6.12 with two nodes and two CPUs under a mixed load.
@@ -126,20 +126,22 @@ impl Replay {
     pub fn run(&self, options: &Options, observer: &dyn Observer) -> Result<Report, ReplayError> {
         let Replay { bundle, start, .. } = self;
         let wish = &options.wish;
+        let unchanged =
+            (wish.machine.is_some() && !wish.is_of_machine_alone()).then(|| wish.machine_alone());
+        let asked = (!wish.is_empty()).then(|| wish.clone());
+        let asked: Vec<Wish> = asked.into_iter().chain(unchanged).collect();
+        let of_rules = |&model| Wish { model: Some(model), ..wish.clone() };
+        let of_rules: Vec<Wish> = options.rules.iter().map(of_rules).collect();
         // What cannot be is said before the work.
-        let other = match wish.is_empty() {
-            true => None,
-            false => Some(start_of(bundle.name(), start, wish)?),
+        let starts = |wishes: &[Wish]| -> Result<Vec<Start>, ReplayError> {
+            wishes.iter().map(|wish| start_of(bundle.name(), start, wish)).collect()
         };
-        let passes = PASSES
-            + 1
-            + passes(options.starts)
-            + u64::from(other.is_some())
-            + u64::from(wish.machine.is_some() && !wish.is_of_machine_alone())
-            + options.rules.len() as u64;
+        let (others, others_of_rules) = (starts(&asked)?, starts(&of_rules)?);
+        let asked_passes = passes_for(asked.len()) + passes_for(of_rules.len());
+        let passes = PASSES + 1 + passes(options.starts) + asked_passes;
         let watch = Watch::new(observer, bundle.pass_bytes(), passes);
         let survey = survey(bundle, start, &watch)?;
-        let elsewhere = other.as_ref().filter(|_| wish.machine.is_some());
+        let elsewhere = others.first().filter(|_| wish.machine.is_some());
         let slab_rules = &options.slab_rules;
         if !slab_rules.is_empty() && !survey.has_objects {
             return Err(ReplayError::NoObjects { input: bundle.name().into() });
@@ -154,31 +156,17 @@ impl Replay {
             replay(bundle, start, &survey, options.zones, options.starts, options.explain, &watch)?;
         let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
         let fidelity = fidelity::compare(start, &replayed, &truth, &unlogged, options.zones);
-        let ask_likely = |other: &Start, wish: &Wish| {
-            let (source, keeps) = (bundle.source(), Keeps::default());
-            ask(source, &survey, start, other, wish, Guess::Likely, keeps, &watch)
+        let (source, recorded) = (bundle.source(), start);
+        let load = Load { source, survey: &survey, recorded, watch: &watch };
+        let ask = |wishes: &[Wish], starts: &[Start]| {
+            let wished = wishes.iter().zip(starts).map(|(wish, start)| Wished { wish, start });
+            load.ask_all(&wished.collect::<Vec<_>>(), Guess::Likely, Keeps::default())
         };
-        let what_if = match &other {
-            Some(other) => {
-                let answer = ask_likely(other, wish)?;
-                let unchanged = match wish.machine.is_some() && !wish.is_of_machine_alone() {
-                    true => {
-                        let alone = wish.machine_alone();
-                        let machine = start_of(bundle.name(), start, &alone)?;
-                        Some(ask_likely(&machine, &alone)?)
-                    }
-                    false => None,
-                };
-                Some(WhatIf::of(start, &replayed, &fidelity, unchanged, answer))
-            }
-            None => None,
-        };
-        let mut rules = Vec::new();
-        for &model in &options.rules {
-            let wish = Wish { model: Some(model), ..wish.clone() };
-            let other = start_of(bundle.name(), start, &wish)?;
-            rules.push(RuleTotals::of(ask_likely(&other, &wish)?));
-        }
+        let mut answers = ask(&asked, &others)?.into_iter();
+        let what_if = answers
+            .next()
+            .map(|answer| WhatIf::of(start, &replayed, &fidelity, answers.next(), answer));
+        let rules = ask(&of_rules, &others_of_rules)?.into_iter().map(RuleTotals::of).collect();
         let elsewhere = elsewhere.map(|other| (other, wish.cpus));
         let objects = replay_objects(bundle, &survey, start, elsewhere, slab_rules, &watch)?;
         let lost_events = bundle.recording().lost_events;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nearpage_bundle::BundleError;
 use nearpage_machine::work::Stopped;
-use nearpage_machine::{each_tar_file, open_beneath, shown};
-use nearpage_trace::{TraceError, unpacked};
+use nearpage_machine::{Budget, Unpacking, each_tar_file, open_beneath, shown};
+use nearpage_trace::{TraceError, unpacked_within};
 
 use crate::error::ReplayError;
 use crate::packed::Packed;
@@ -23,6 +23,7 @@ pub(crate) struct Source {
     place: Place,
     /// A trace of its own, instead of the bundle's.
     trace: Option<Packed>,
+    budget: Budget,
 }
 
 /// Where they are.
@@ -46,17 +47,22 @@ pub(crate) enum Kinship {
 
 impl Source {
     /// The files at a place.
-    pub(crate) fn new(place: Place) -> Source {
+    pub(crate) fn new(place: Place, budget: &Budget) -> Source {
         let name = match &place {
             Place::Folder(path) => shown(path).to_string(),
             Place::Archive(packed) | Place::Alone(packed) => packed.name().into(),
         };
-        Source { name, place, trace: None }
+        Source { name, place, trace: None, budget: *budget }
     }
 
     /// The same with another trace.
     pub(crate) fn with_trace(self, trace: Packed) -> Source {
         Source { trace: Some(trace), ..self }
+    }
+
+    /// A pass over its files.
+    pub(crate) fn unpacking(&self) -> Unpacking {
+        Unpacking::new(&self.budget)
     }
 
     /// Its name, for messages.
@@ -103,8 +109,10 @@ impl Source {
         watch: &Watch<'_>,
         f: impl FnOnce(&str, &mut dyn Read) -> Result<R, ReplayError>,
     ) -> Result<R, ReplayError> {
+        let unpacking = self.unpacking();
         let read = |name: String, file: &mut dyn Read| {
-            let text = unpacked(file).map_err(|error| unpack_error(&name, error))?;
+            let text =
+                unpacked_within(file, &unpacking).map_err(|error| unpack_error(&name, error))?;
             // The file of a binary trace has been read by now, and a packed one may be short: the text is what takes time.
             f(&name, &mut watch.aside(text))
         };
@@ -113,7 +121,7 @@ impl Source {
                 read(packed.name().into(), &mut watch.pass(packed.reader()))
             }
             (None, _) => {
-                self.with_file(&TRACE_NAMES, |file| watch.pass(file), read).and_then(|done| {
+                self.with_file(&TRACE_NAMES, &unpacking, |file| watch.pass(file), read).and_then(|done| {
                     let expected =
                         "trace.txt, trace.txt.zst, trace.txt.gz, trace.txt.bz2, trace.dat or perf.data";
                     done.ok_or_else(|| {
@@ -129,6 +137,7 @@ impl Source {
     pub(crate) fn with_file<'b, R, W: Read + 'b>(
         &'b self,
         names: &[&str],
+        unpacking: &Unpacking,
         watched: impl FnOnce(Box<dyn Read + 'b>) -> W,
         f: impl FnOnce(String, &mut dyn Read) -> Result<R, ReplayError>,
     ) -> Result<Option<R>, ReplayError> {
@@ -153,12 +162,15 @@ impl Source {
         let broken = |error| unpack_error(&self.name, error);
         let file = watched(Box::new(archive.reader()));
         let (mut f, mut done) = (Some(f), None);
-        let found = each_tar_file(unpacked(file).map_err(broken)?, |path, content| {
-            let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
-            let Some(f) = f.take_if(|_| is_wanted) else { return Ok(ControlFlow::Continue(())) };
-            done = Some(f(format!("{}: {}", self.name, shown(path)), content));
-            Ok(ControlFlow::Break(()))
-        });
+        let found =
+            each_tar_file(unpacked_within(file, unpacking).map_err(broken)?, |path, content| {
+                let is_wanted = path.rsplit('/').next().is_some_and(|name| names.contains(&name));
+                let Some(f) = f.take_if(|_| is_wanted) else {
+                    return Ok(ControlFlow::Continue(()));
+                };
+                done = Some(f(format!("{}: {}", self.name, shown(path)), content));
+                Ok(ControlFlow::Break(()))
+            });
         match done {
             Some(done) => done.map(Some),
             None => found.map(|()| None).map_err(broken),

@@ -18,7 +18,7 @@ use nearpage::{CpuId, Marks, Model, PageCount, PfnRange, Settings, TopologyBuf, 
 use nearpage_bundle::{Capture, RecordedMachine};
 use nearpage_machine::plan::settings_of;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
-use nearpage_machine::{InputError, KernelSettings, MachineDescription, MachineInput};
+use nearpage_machine::{Budget, InputError, KernelSettings, MachineDescription, MachineInput};
 
 use crate::error::ReplayError;
 use crate::kernel_state::KernelState;
@@ -69,7 +69,7 @@ impl Start {
             nodes: scaled::nodes(&self.topology, self.page_shift, cpus, times),
             distances: scaled::distances(&self.topology),
         };
-        let mut machine = MachineDescription::read(&input)?.machine;
+        let mut machine = MachineDescription::read(&input, &Budget::DEFAULT)?.machine;
         machine.page_bytes = 1 << self.page_shift;
         machine.settings = KernelSettings { min_free_kbytes: None, ..self.kernel.clone() };
         MachineDescription::new(format!("the recorded machine with {cpus} CPUs"), machine)

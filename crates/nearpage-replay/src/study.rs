@@ -14,14 +14,13 @@ use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::{OPEN_LOOP, recorded_totals};
 use crate::session::{ZoneChoice, replay_likely};
-use crate::source::Source;
 use crate::start::Start;
 use crate::survey::Survey;
 use crate::timeline::Timeline;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Changes, Keeps, Wish, ask, start_of};
+use crate::whatif::{Answer, Changes, Keeps, Load, Wish, Wished, passes_for, start_of};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -169,20 +168,19 @@ pub(crate) fn study(
     // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
     let is_known = plan.starts().all(|start| start.state.is_some());
     let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
-    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.runs(starts));
+    let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.passes(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
     let replayed = replay_likely(bundle, start, &survey, &watch)?;
     let unlogged = fidelity::unlogged_allocs(start, &replayed, &truth);
     let compared = fidelity::compare(start, &replayed, &truth, &unlogged, ZoneChoice::Model);
     let source = bundle.source();
-    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
-    let scene = Scene { source, survey: &survey, recorded: start, keeps, watch: &watch };
+    let load = Load { source, survey: &survey, recorded: start, watch: &watch };
     let mut timeline = match asked.moments {
         0 => Timeline::default(),
         _ => Timeline::recorded(start, &survey, &replayed.outcomes[0].snapshots, &truth.samples),
     };
-    let (now, then) = plan.answers(&scene, starts, &mut timeline)?;
+    let (now, then) = plan.answers(load, starts, asked.moments, &mut timeline)?;
     let now_is = match &plan.before.machine {
         Some(machine) => format!("{} on {}", now.model.name, machine.source),
         None => format!("{} on the recorded machine", now.model.name),
@@ -240,12 +238,11 @@ fn study_alone(
     let has_change = !rules.is_empty() || !asked.wish.tunables.is_empty();
     let wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
-    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.runs(0));
+    let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.passes(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;
-    let keeps = Keeps { moments: asked.moments, ..Keeps::default() };
-    let scene = Scene { source, survey: &survey, recorded: &start, keeps, watch: &watch };
+    let load = Load { source, survey: &survey, recorded: &start, watch: &watch };
     let mut timeline = Timeline::default();
-    let (now, mut then) = plan.answers(&scene, 0, &mut timeline)?;
+    let (now, mut then) = plan.answers(load, 0, asked.moments, &mut timeline)?;
     for of in &mut then {
         // It is the machine of both.
         of.changes.machine = None;
@@ -311,59 +308,54 @@ impl Plan {
         self.others.iter().chain([&self.before_start])
     }
 
-    /// Runs from the likely start, and from so many drawn ones.
-    fn runs(&self, starts: u32) -> u64 {
-        (1 + self.wishes.len() as u64) * (1 + u64::from(starts))
+    /// Passes over the trace for runs from the likely start, and from so many drawn ones.
+    fn passes(&self, starts: u32) -> u64 {
+        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts))
     }
 
     /// Adds to `timeline` what runs from the likely start went through.
     fn answers(
         &self,
-        scene: &Scene<'_>,
+        load: Load<'_>,
         starts: u32,
+        moments: usize,
         timeline: &mut Timeline,
     ) -> Result<(Answer, Vec<Then>), ReplayError> {
-        let mut likely = |when: &str, wish: &Wish, start: &Start| {
-            let answer = scene.answer(wish, start, Guess::Likely, scene.keeps)?;
+        let keeps = Keeps { moments, ..Keeps::default() };
+        let (now, then) = self.all(load, Guess::Likely, keeps)?;
+        let thens = then.iter().zip(&self.others).map(|(answer, start)| ("then", answer, start));
+        for (when, answer, start) in [("now", &now, &self.before_start)].into_iter().chain(thens) {
             if let Some(moments) = &answer.moments {
                 let name = format!("{when}: {}", answer.model.name);
-                timeline.add(name, start, scene.survey, moments);
+                timeline.add(name, start, load.survey, moments);
             }
-            Ok::<_, ReplayError>(answer)
-        };
-        let drawn = |wish: &Wish, start: &Start| {
-            let guesses = (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into())));
-            let answers = guesses.map(|guess| scene.answer(wish, start, guess, Keeps::default()));
-            answers.collect::<Result<Vec<Answer>, _>>()
-        };
-        let now = likely("now", &self.before, &self.before_start)?;
-        let nows = drawn(&self.before, &self.before_start)?;
-        let mut then = Vec::new();
-        for (wish, other) in self.wishes.iter().zip(&self.others) {
-            let answer = likely("then", wish, other)?;
-            then.push(Then::of(&now, &nows, answer, &drawn(wish, other)?));
         }
+        let mut nows = Vec::new();
+        let mut drawn: Vec<Vec<Answer>> = then.iter().map(|_| Vec::new()).collect();
+        for number in 1..=starts {
+            let guess = Guess::Drawn(Draw::new(number.into()));
+            let (now, then) = self.all(load, guess, Keeps::default())?;
+            nows.push(now);
+            drawn.iter_mut().zip(then).for_each(|(all, answer)| all.push(answer));
+        }
+        let then = then.into_iter().zip(&drawn);
+        let then = then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
         Ok((now, then))
     }
-}
 
-struct Scene<'a> {
-    source: &'a Source,
-    survey: &'a Survey,
-    recorded: &'a Start,
-    keeps: Keeps,
-    watch: &'a Watch<'a>,
-}
-
-impl Scene<'_> {
-    fn answer(
+    /// What it comes to without the change, and with it for each set of rules.
+    fn all(
         &self,
-        wish: &Wish,
-        start: &Start,
+        load: Load<'_>,
         guess: Guess,
         keeps: Keeps,
-    ) -> Result<Answer, ReplayError> {
-        ask(self.source, self.survey, self.recorded, start, wish, guess, keeps, self.watch)
+    ) -> Result<(Answer, Vec<Answer>), ReplayError> {
+        let others = self.wishes.iter().zip(&self.others);
+        let wished = [(&self.before, &self.before_start)].into_iter().chain(others);
+        let wished: Vec<Wished<'_>> = wished.map(|(wish, start)| Wished { wish, start }).collect();
+        let mut all = load.ask_all(&wished, guess, keeps)?;
+        let now = all.remove(0);
+        Ok((now, all))
     }
 }
 

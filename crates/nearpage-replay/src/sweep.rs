@@ -23,7 +23,7 @@ use crate::start::Start;
 use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
-use crate::whatif::{Keeps, Wish, ask, start_of};
+use crate::whatif::{Keeps, Load, Wish, Wished, start_of};
 use crate::yardstick::{least_holds, ratio_of};
 use nearpage_machine::tunable::{Tunable, TunableError};
 
@@ -341,16 +341,8 @@ pub(crate) fn sweep(
             let judged = start_of(at)
                 .and_then(|other| {
                     let (recorded, _) = recorded[choices[at].at[0]];
-                    ask(
-                        source,
-                        &survey,
-                        recorded,
-                        &other,
-                        wish,
-                        Guess::Likely,
-                        Keeps::ASKED,
-                        &watch,
-                    )
+                    let load = Load { source, survey: &survey, recorded, watch: &watch };
+                    load.ask(Wished { wish, start: &other }, Guess::Likely, Keeps::ASKED)
                 })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();

@@ -13,6 +13,7 @@
 //! take 4.0 s, in the median.
 
 use nearpage::CpuId;
+use nearpage_machine::Budget;
 
 use crate::drawn::Draw;
 
@@ -32,7 +33,7 @@ const IDLE_LATE_NS: [u64; 3] = [LATE_NS, LATE_NS, 300_000_000];
 const SKEW_NS: u64 = 3 * TICK_NS;
 /// The longest time without an event in which each turn is done. Half of it empties any pageset that decays; what a
 /// longer one leaves out may move the turns behind the gap. One damaged time stamp would otherwise be work for hours.
-const GAP_NS: u64 = 512 * SECOND_NS;
+const GAP_NS: u64 = Budget::GAP_SECONDS * SECOND_NS;
 /// A time is rounded down to a whole second that is nearer than this.
 const DOWN_NS: u64 = SECOND_NS / 4;
 

@@ -80,7 +80,7 @@ const SECONDS_MOST: f64 = 31.0 * 86_400.0;
 /// let path = folder.path().join("twin");
 /// let wish = TwinWish { cpus: Some(8), seconds: Some(1.0), ..TwinWish::default() };
 /// let played = write_twin(&Replay::shipped(), &wish, &path, &Unwatched)?;
-/// let twin = Replay::open(&path)?;
+/// let twin = Replay::open(&path, &nearpage_machine::Budget::DEFAULT)?;
 /// println!("{} blocks allocated by 8 CPUs of {}", played.allocs, twin.bundle().name());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -94,13 +94,43 @@ pub fn write_twin(
     folder: &Path,
     observer: &dyn Observer,
 ) -> Result<Played, ReplayError> {
-    let (bundle, start) = (replay.bundle(), replay.start());
-    let (copies, cpus) = size(replay, wish)?;
     let unwritten =
         |error: io::Error| ReplayError::Unwritten { output: shown(folder).to_string(), error };
+    size(replay, wish)?;
     if fs::symlink_metadata(folder).is_ok() {
         return Err(unwritten(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already")));
     }
+    let near = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = tempfile::Builder::new()
+        .prefix(".twin")
+        .tempdir_in(near.unwrap_or(Path::new(".")))
+        .map_err(unwritten)?;
+    fs::create_dir(made.path().join("before")).map_err(unwritten)?;
+    let create = |name: &str| File::create(made.path().join(name));
+    let played = write_twin_files(replay, wish, folder, &create, observer)?;
+    fs::rename(made.path(), folder).map_err(unwritten)?;
+    // It is where it belongs.
+    let _ = made.keep();
+    Ok(played)
+}
+
+/// As [`write_twin`], into files that `create` makes by their names in a folder, some of them in its folder `before`. The
+/// path of the folder is for messages.
+///
+/// # Errors
+///
+/// As there.
+pub fn write_twin_files(
+    replay: &Replay,
+    wish: &TwinWish,
+    folder: &Path,
+    create: &Create<'_>,
+    observer: &dyn Observer,
+) -> Result<Played, ReplayError> {
+    let unwritten =
+        |error: io::Error| ReplayError::Unwritten { output: shown(folder).to_string(), error };
+    let (bundle, start) = (replay.bundle(), replay.start());
+    let (copies, cpus) = size(replay, wish)?;
     // The two passes over the recording are the smaller half of the work.
     let half = |done: u64, all: u64| observer.progress(done, all.saturating_mul(2));
     let watch = Watch::new(&half, bundle.pass_bytes(), 2);
@@ -117,13 +147,8 @@ pub fn write_twin(
         stretch_ns: source.span_ns.div_ceil(stretches).max(1),
         seed: wish.seed,
     };
-    let near = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let made = tempfile::Builder::new()
-        .prefix(".twin")
-        .tempdir_in(near.unwrap_or(Path::new(".")))
-        .map_err(unwritten)?;
-    write_captures(replay, &machine, made.path()).map_err(unwritten)?;
-    let played = write_trace(made.path(), |out| {
+    write_captures(replay, &machine, create).map_err(unwritten)?;
+    let played = write_trace(create, |out| {
         let other_half = |done: u64, all: u64| {
             observer.progress(all.saturating_add(done), all.saturating_mul(2))
         };
@@ -134,10 +159,7 @@ pub fn write_twin(
         Err(_) if observer.progress(0, 0).is_break() => return Err(Stopped.into()),
         played => played.map_err(unwritten)?,
     };
-    write_meta(replay, &machine, wish, &played, made.path()).map_err(unwritten)?;
-    fs::rename(made.path(), folder).map_err(unwritten)?;
-    // It is where it belongs.
-    let _ = made.keep();
+    write_meta(replay, &machine, wish, &played, create).map_err(unwritten)?;
     Ok(played)
 }
 
@@ -176,22 +198,29 @@ fn size(replay: &Replay, wish: &TwinWish) -> Result<(usize, usize), ReplayError>
     Ok((copies, cpus as usize))
 }
 
-fn write_captures(replay: &Replay, machine: &TwinMachine, folder: &Path) -> io::Result<()> {
-    let (start, before) = (replay.start(), folder.join("before"));
-    fs::create_dir(&before)?;
-    fs::write(before.join("zoneinfo"), machine.zoneinfo(start))?;
-    fs::write(before.join("buddyinfo"), machine.buddyinfo(start))?;
-    fs::write(before.join("pagetypeinfo"), machine.pagetypeinfo(start))?;
-    fs::write(before.join("sysfs"), machine.sysfs(start))?;
+/// Makes a file by its name.
+pub type Create<'c> = dyn Fn(&str) -> io::Result<File> + 'c;
+
+fn write_captures(replay: &Replay, machine: &TwinMachine, create: &Create<'_>) -> io::Result<()> {
+    let start = replay.start();
     let settings = format!("vm.watermark_boost_factor = {}\n", start.boost_factor);
-    fs::write(before.join("sysctl"), settings)
+    for (name, text) in [
+        ("before/zoneinfo", machine.zoneinfo(start)),
+        ("before/buddyinfo", machine.buddyinfo(start)),
+        ("before/pagetypeinfo", machine.pagetypeinfo(start)),
+        ("before/sysfs", machine.sysfs(start)),
+        ("before/sysctl", settings),
+    ] {
+        create(name)?.write_all(text.as_bytes())?;
+    }
+    Ok(())
 }
 
 fn write_trace(
-    folder: &Path,
+    create: &Create<'_>,
     play: impl FnOnce(&mut dyn Write) -> io::Result<Played>,
 ) -> io::Result<Played> {
-    let file = File::create(folder.join("trace.txt.gz"))?;
+    let file = create("trace.txt.gz")?;
     let packed = flate2::write::GzEncoder::new(BufWriter::new(file), flate2::Compression::fast());
     let mut out = BufWriter::with_capacity(1 << 16, packed);
     out.write_all(b"# tracer: nop\n")?;
@@ -223,7 +252,7 @@ fn write_meta(
     machine: &TwinMachine,
     wish: &TwinWish,
     played: &Played,
-    folder: &Path,
+    create: &Create<'_>,
 ) -> io::Result<()> {
     let bundle = replay.bundle();
     let short = bundle.name().trim_end_matches('/').rsplit('/').next().unwrap_or("bundle");
@@ -242,7 +271,8 @@ fn write_meta(
         twin_of: short,
         played: *played,
     };
-    fs::write(folder.join("meta.json"), serde_json::to_string_pretty(&meta)? + "\n")
+    let text = serde_json::to_string_pretty(&meta)? + "\n";
+    create("meta.json")?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]

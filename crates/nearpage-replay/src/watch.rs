@@ -85,7 +85,14 @@ pub(crate) struct Watched<'w, 'o, R> {
 
 impl<R: Read> Read for Watched<'_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.file.read(buffer)?;
+        let got = match self.file.read(buffer) {
+            // It has worked, and has nothing yet.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.watch.note(0)?;
+                return Err(error);
+            }
+            got => got?,
+        };
         self.watch.note(if self.is_counted { got as u64 } else { 0 })?;
         Ok(got)
     }

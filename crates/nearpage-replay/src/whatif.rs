@@ -9,7 +9,7 @@ mod tests;
 mod wish;
 
 use nearpage::{Model, TopologyBuf};
-use nearpage_trace::read_trace;
+use nearpage_trace::{TraceEvent, read_trace};
 
 use crate::bound::Asked;
 use crate::cpus::CpuMap;
@@ -62,66 +62,151 @@ impl Keeps {
     pub(crate) const ASKED: Keeps = Keeps { asked: true, moments: 0 };
 }
 
-/// Replays a trace as wished, from `start`, which is [`start_of`] the wish, with what `guess` says of the rest. `recorded` is its own start state.
-///
-/// # Errors
-///
-/// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
-#[expect(clippy::too_many_arguments, reason = "each is another thing, and all callers have them")]
-pub(crate) fn ask(
-    source: &Source,
-    survey: &Survey,
-    recorded: &Start,
-    start: &Start,
-    wish: &Wish,
-    guess: Guess,
-    keeps: Keeps,
-    watch: &Watch<'_>,
-) -> Result<Answer, ReplayError> {
-    let repeat = wish.repeat.max(1);
-    let is_elsewhere = wish.machine.is_some();
-    let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
-    let before = match wish.is_of_machine_alone() {
-        true => recorded.clone(),
-        false => start_of(source.name(), recorded, &wish.machine_alone())?,
-    };
-    let mut memory = Memory::new(source.name(), start, 1)?;
-    let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
-        unreachable!("one core was asked for")
-    };
-    let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
-        guess.pages(&survey.clues(pageset, zone))
-    });
-    if keeps.asked {
-        run.keep_asked();
+/// What is wished, and the start state that is [`start_of`] it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wished<'a> {
+    pub(crate) wish: &'a Wish,
+    pub(crate) start: &'a Start,
+}
+
+/// So many runs go side by side: each has a machine's memory.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Passes over the trace that [`Load::ask_all`] makes for so many wishes.
+pub(crate) fn passes_for(wishes: usize) -> u64 {
+    wishes.div_ceil(SIDE_BY_SIDE) as u64
+}
+
+/// A trace, what is known of it, its own start state, and who watches: what all that is asked about a load has in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Load<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) survey: &'a Survey,
+    pub(crate) recorded: &'a Start,
+    pub(crate) watch: &'a Watch<'a>,
+}
+
+impl Load<'_> {
+    /// Replays the trace as wished, with what `guess` says of what the start leaves open.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be read, or there can be no such machine; [`ReplayError::Stopped`].
+    pub(crate) fn ask(
+        &self,
+        wished: Wished<'_>,
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Answer, ReplayError> {
+        Ok(self.ask_all(&[wished], guess, keeps)?.remove(0))
     }
-    let mut moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
-    let mut player = Player::new(recorded, survey, run, start, &map, is_elsewhere);
-    let mut window = survey.window();
-    source.with_trace_text(watch, |name, text| {
-        read_trace::<ReplayError>(name, text, |event| {
-            if window.admits(&event.event) {
-                if let Some(moments) = &mut moments {
-                    moments.pass_to(&player.run, &start.zones, event.time_ns);
-                }
-                (0..repeat).for_each(|copy| player.note(event, copy));
+
+    /// The same, several wishes in a pass over the trace.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub(crate) fn ask_all(
+        &self,
+        wished: &[Wished<'_>],
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Vec<Answer>, ReplayError> {
+        let mut answers = Vec::with_capacity(wished.len());
+        for wished in wished.chunks(SIDE_BY_SIDE) {
+            answers.extend(self.side_by_side(wished, guess, keeps)?);
+        }
+        Ok(answers)
+    }
+
+    fn side_by_side(
+        &self,
+        wished: &[Wished<'_>],
+        guess: Guess,
+        keeps: Keeps,
+    ) -> Result<Vec<Answer>, ReplayError> {
+        let Load { source, survey, recorded, watch } = *self;
+        let cpus = wished.iter().map(|Wished { wish, start }| {
+            CpuMap::new(wish.cpus, &recorded.topology, &start.topology)
+        });
+        let cpus: Vec<CpuMap> = cpus.collect();
+        let memories = wished.iter().map(|of| Memory::new(source.name(), of.start, 1));
+        let mut memories: Vec<Memory> = memories.collect::<Result<_, _>>()?;
+        let mut all = Vec::new();
+        for ((memory, &wished), cpus) in memories.iter_mut().zip(wished).zip(&cpus) {
+            let Some((core, held)) = memory.cores(source.name(), &[guess.draw()])?.pop() else {
+                unreachable!("one core was asked for")
+            };
+            let start = wished.start;
+            let mut run = Run::new(start, survey, core, held, guess.draw(), |pageset, zone| {
+                guess.pages(&survey.clues(pageset, zone))
+            });
+            if keeps.asked {
+                run.keep_asked();
             }
-            Ok(())
-        })
-    })?;
-    let mut run = player.run;
-    run.finish();
-    if let Some(moments) = &mut moments {
-        moments.pass_to(&run, &start.zones, u64::MAX);
+            let moments = (keeps.moments > 0).then(|| Moments::new(&run, survey, keeps.moments));
+            let is_elsewhere = wished.wish.machine.is_some();
+            let player = Player::new(recorded, survey, run, start, cpus, is_elsewhere);
+            all.push(Asking { player, moments, wished });
+        }
+        let mut window = survey.window();
+        source.with_trace_text(watch, |name, text| {
+            read_trace::<ReplayError>(name, text, |event| {
+                if window.admits(&event.event) {
+                    all.iter_mut().for_each(|asking| asking.hear(event));
+                }
+                Ok(())
+            })
+        })?;
+        all.into_iter()
+            .zip(&cpus)
+            .map(|(asking, cpus)| asking.finish(source, recorded, cpus))
+            .collect()
     }
-    Ok(Answer {
-        moments,
-        asked: run.take_asked(),
-        causes: run.causes().clone(),
-        totals: run.totals(),
-        counts: run.counts,
-        model: start.model,
-        changes: Changes::of(recorded, &before, start, wish, &map),
-        machine: is_elsewhere.then(|| (start.topology.clone(), start.page_shift)),
-    })
+}
+
+/// A run that is asked for.
+struct Asking<'a, 'm> {
+    player: Player<'a, 'm>,
+    moments: Option<Moments>,
+    wished: Wished<'a>,
+}
+
+impl Asking<'_, '_> {
+    fn hear(&mut self, event: &TraceEvent<'_>) {
+        let Wished { wish, start } = self.wished;
+        if let Some(moments) = &mut self.moments {
+            moments.pass_to(&self.player.run, &start.zones, event.time_ns);
+        }
+        (0..wish.repeat.max(1)).for_each(|copy| self.player.note(event, copy));
+    }
+
+    fn finish(
+        mut self,
+        source: &Source,
+        recorded: &Start,
+        cpus: &CpuMap,
+    ) -> Result<Answer, ReplayError> {
+        let Wished { wish, start } = self.wished;
+        let mut run = self.player.run;
+        run.finish();
+        if let Some(moments) = &mut self.moments {
+            moments.pass_to(&run, &start.zones, u64::MAX);
+        }
+        let before = match wish.is_of_machine_alone() {
+            true => recorded.clone(),
+            false => start_of(source.name(), recorded, &wish.machine_alone())?,
+        };
+        let is_elsewhere = wish.machine.is_some();
+        Ok(Answer {
+            moments: self.moments,
+            asked: run.take_asked(),
+            causes: run.causes().clone(),
+            totals: run.totals(),
+            counts: run.counts,
+            model: start.model,
+            changes: Changes::of(recorded, &before, start, wish, cpus),
+            machine: is_elsewhere.then(|| (start.topology.clone(), start.page_shift)),
+        })
+    }
 }

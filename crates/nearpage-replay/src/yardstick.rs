@@ -15,7 +15,7 @@ use crate::start::Start;
 use crate::totals::{Costs, Totals};
 use crate::truth::Truth;
 use crate::watch::Watch;
-use crate::whatif::{Answer, Keeps, Wish, ask, start_of};
+use crate::whatif::{Answer, Keeps, Load, Wish, Wished, start_of};
 
 /// Pages that a hold of the bound moves at most where a set of rules is compared with it: more than Linux's pagesets move
 /// with the largest batch, 63 pages times 2^5.
@@ -150,20 +150,14 @@ pub(crate) fn measure(
         let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
         survey.check_recording(input, truth.samples.len() as u64, truth.allocs())?;
     }
+    let (source, recorded) = (bundle.source(), start);
+    let load = Load { source, survey: &survey, recorded, watch: &watch };
     let mut models = Vec::new();
     let mut of_recorded = None;
     for wish in wishes {
         let other = start_of(bundle.name(), start, &wish)?;
-        let mut answer = ask(
-            bundle.source(),
-            &survey,
-            start,
-            &other,
-            &wish,
-            Guess::Likely,
-            Keeps::ASKED,
-            &watch,
-        )?;
+        let wished = Wished { wish: &wish, start: &other };
+        let mut answer = load.ask(wished, Guess::Likely, Keeps::ASKED)?;
         let asked = answer.asked.take().unwrap_or_default();
         models.push(standing(&answer, &asked, start.managed(), question.from_recorded));
         of_recorded.get_or_insert(asked);

@@ -290,7 +290,8 @@ fn draw_lines(area: &Area<'_>, lines: &Lines) -> Result<(), Failed> {
     let points = || lines.series.iter().flat_map(|line| line.points.iter().copied());
     let (_, high) = bounds(points().map(|(_, value)| value));
     let first = points().map(|(moment, _)| moment).fold(f64::INFINITY, f64::min).min(0.0);
-    let last = points().map(|(moment, _)| moment).fold(1.0, f64::max);
+    let last = points().map(|(moment, _)| moment).fold(first, f64::max);
+    let last = if last > first { last } else { first + 1.0 };
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
         .margin_right(2 * MARGIN)

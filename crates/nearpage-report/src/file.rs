@@ -48,6 +48,7 @@ pub struct PageFile {
     /// The name that the page was asked for under.
     asked: PathBuf,
     place: Arc<Place>,
+    older: Option<(u64, u64)>,
     is_for_all: bool,
 }
 
@@ -75,17 +76,17 @@ impl PageFile {
     pub fn at(path: &Path, inputs: &[&Path], owner: Option<Owner>) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
         let (place, older) = place(path, owner).map_err(unwritable)?;
-        let file = PageFile { asked: path.into(), place: place.into(), is_for_all: false };
         let older = older.map(|older| Ok((older.metadata()?, older))).transpose();
-        let Some((metadata, older)) = older.map_err(unwritable)? else {
+        let older = older.map_err(unwritable)?;
+        let id = older.as_ref().map(|(older, _)| (older.dev(), older.ino()));
+        let (asked, place) = (path.into(), place.into());
+        let file = PageFile { asked, place, older: id, is_for_all: false };
+        let Some((metadata, older)) = older else {
             // Only the file system can say whether a file may be made here.
             file.beside(None).map_err(unwritable)?;
             return Ok(file);
         };
-        if let Some(input) = inputs.iter().find(|input| is_same_file(input, &metadata)) {
-            let (path, input) = (shown(path).to_string(), shown(input).to_string());
-            return Err(WriteError::IsInput { path, input });
-        }
+        no_input(path, id, inputs)?;
         // A FIFO waits for its reader when it is opened, and ends for the reader when it is closed.
         if !metadata.file_type().is_fifo() {
             open_found(&older, OpenOptions::new().append(true)).map_err(unwritable)?;
@@ -105,6 +106,11 @@ impl PageFile {
         PageFile { is_for_all: true, ..self }
     }
 
+    /// Device and inode of the file that the page replaces, if there is one.
+    pub fn older(&self) -> Option<(u64, u64)> {
+        self.older
+    }
+
     /// Writes the page. The file has it completely, or is as it was before.
     ///
     /// Devices and FIFOs get the page as it is written.
@@ -113,34 +119,38 @@ impl PageFile {
     ///
     /// [`WriteError::Unwritten`]: the page, or a part of it, cannot be written.
     pub fn write(&self, page: &str) -> Result<(), WriteError> {
-        self.replace(page).map_err(|source| {
+        let write = || {
+            let mut unfinished = self.begin()?;
+            unfinished.file.write_all(page.as_bytes())?;
+            if unfinished.part.is_some() {
+                // Some file systems say only here that they are full.
+                unfinished.file.sync_all()?;
+            }
+            unfinished.keep()
+        };
+        write().map_err(|source| {
             let path = shown(&self.asked).to_string();
             WriteError::Unwritten { path, source }
         })
     }
 
-    fn replace(&self, page: &str) -> io::Result<()> {
-        let older = match &*self.place {
+    /// A new file beside the older one, to be written and [kept](Unfinished::keep); or the device or FIFO itself.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or the path became something else or another user's meanwhile.
+    pub fn begin(&self) -> io::Result<Unfinished> {
+        match &*self.place {
             Place::Stream(stream) => {
-                let mut stream = open_found(stream, OpenOptions::new().write(true))?;
-                return stream.write_all(page.as_bytes());
+                let file = open_found(stream, OpenOptions::new().write(true))?;
+                Ok(Unfinished { file, place: self.place.clone(), part: None })
             }
-            // What others have put there meanwhile is judged as at first.
-            Place::File(folder, name) => folder.find(name)?,
-        };
-        let older = older.map(|older| older.metadata()).transpose()?;
-        if older.as_ref().is_some_and(|older| !older.is_file()) {
-            return Err(io::Error::other("it became something else than a file meanwhile"));
+            Place::File(folder, name) => self.beside(found_again(folder, name)?.as_ref()),
         }
-        let mut beside = self.beside(older.as_ref())?;
-        beside.file.write_all(page.as_bytes())?;
-        // Some file systems say only here that they are full.
-        beside.file.sync_all()?;
-        beside.take_name()
     }
 
     /// A new file that may be read by whom the older one allows.
-    fn beside(&self, older: Option<&Metadata>) -> io::Result<Beside<'_>> {
+    fn beside(&self, older: Option<&Metadata>) -> io::Result<Unfinished> {
         let Place::File(folder, name) = &*self.place else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -154,11 +164,11 @@ impl PageFile {
             };
             match made {
                 Ok(file) => {
-                    let beside = Beside { file, folder, part, name };
+                    let made = Unfinished { file, place: self.place.clone(), part: Some(part) };
                     if let Some(older) = older {
-                        beside.file.set_permissions(older.permissions())?;
+                        made.file.set_permissions(older.permissions())?;
                     }
-                    return Ok(beside);
+                    return Ok(made);
                 }
                 // Another thread's, or of a process that was killed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -173,28 +183,54 @@ impl PageFile {
     }
 }
 
-/// So many unfinished pages of one process and name are tried before a page is given up.
-const NAMES_MOST: u32 = 64;
-
-/// An unfinished file in the folder of another. Dropped, it is removed.
-struct Beside<'p> {
-    file: File,
-    folder: &'p OutputFolder,
-    part: OsString,
-    name: &'p OsStr,
-}
-
-impl Beside<'_> {
-    fn take_name(self) -> io::Result<()> {
-        // Dropped after the rename, this finds no file to remove.
-        self.folder.rename(&self.part, self.name)
+/// What is there by now, which others may have put there: judged as at first.
+fn found_again(folder: &OutputFolder, name: &OsStr) -> io::Result<Option<Metadata>> {
+    let older = folder.find(name)?.map(|older| older.metadata()).transpose()?;
+    match older.as_ref().is_none_or(Metadata::is_file) {
+        true => Ok(older),
+        false => Err(io::Error::other("it became something else than a file meanwhile")),
     }
 }
 
-impl Drop for Beside<'_> {
+/// So many unfinished pages of one process and name are tried before a page is given up.
+const NAMES_MOST: u32 = 64;
+
+/// A page that is being written. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Unfinished {
+    file: File,
+    place: Arc<Place>,
+    /// Its name meanwhile; a device or FIFO has none.
+    part: Option<OsString>,
+}
+
+impl Unfinished {
+    /// Where it is written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    ///
+    /// The path became something else or another user's meanwhile.
+    pub fn keep(self) -> io::Result<()> {
+        let (Place::File(folder, name), Some(part)) = (&*self.place, &self.part) else {
+            return Ok(());
+        };
+        found_again(folder, name)?;
+        // Dropped after the rename, this finds no file to remove.
+        folder.rename(part, name)
+    }
+}
+
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Without an error to return, and with nothing that the next page needs.
-        let _ = self.folder.remove(&self.part);
+        if let (Place::File(folder, _), Some(part)) = (&*self.place, &self.part) {
+            // Without an error to return, and with nothing that the next page needs.
+            let _ = folder.remove(part);
+        }
     }
 }
 
@@ -219,9 +255,27 @@ fn place(path: &Path, owner: Option<Owner>) -> io::Result<(Place, Option<File>)>
     Ok((Place::File(folder, name), found))
 }
 
-fn is_same_file(path: &Path, other: &Metadata) -> bool {
-    fs::metadata(path)
-        .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (other.dev(), other.ino()))
+/// Refuses a page at a path where a file is, by device and inode, that is one of the inputs.
+///
+/// # Errors
+///
+/// [`WriteError::IsInput`].
+pub fn no_input(
+    path: &Path,
+    older: Option<(u64, u64)>,
+    inputs: &[&Path],
+) -> Result<(), WriteError> {
+    let is_older = |input: &&&Path| {
+        let id = fs::metadata(input).map(|input| (input.dev(), input.ino()));
+        older.is_some() && id.ok() == older
+    };
+    match inputs.iter().find(is_older) {
+        None => Ok(()),
+        Some(input) => Err(WriteError::IsInput {
+            path: shown(path).to_string(),
+            input: shown(input).to_string(),
+        }),
+    }
 }
 
 #[cfg(test)]

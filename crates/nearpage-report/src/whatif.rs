@@ -58,7 +58,7 @@ pub struct FigureRow {
 pub fn page_of(title: &str, what_if: &WhatIfPage<'_>, origin: &Origin) -> String {
     let body = html! {
         @if !what_if.answer.is_empty() {
-            section.answer { @for sentence in &what_if.answer { p { (sentence) } } }
+            section.answer { h2 { "Answer" } @for sentence in &what_if.answer { p { (sentence) } } }
         }
         @if let Some(sweep) = what_if.sweep { (swept(sweep)) }
         @for figures in &what_if.figures { (figure_table(figures)) }
@@ -87,7 +87,7 @@ fn figure_table(figures: &FigureTable) -> Markup {
         let shift = figures.page_shift.filter(|_| row.are_pages);
         let bytes = |text: &str| {
             let pages = text.parse::<u64>().ok().filter(|pages| *pages > 0)?;
-            Some(pages.checked_shl(shift?)?).map(size::format)
+            Some(size::format(pages.checked_shl(shift?)?))
         };
         let cell = |text: &String| match bytes(text) {
             Some(bytes) => Cell::number(format!("{text} ({bytes})")),
@@ -117,12 +117,10 @@ const fn figure(key: &'static str, name: &'static str, unit: &'static str) -> Fi
 const HOLDS: &str = "lock_acquisitions";
 const LONGEST: &str = "most_pages_per_hold";
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 7] = [
     figure(HOLDS, "zone-lock holds", ""),
     figure(LONGEST, "pages in the longest hold", ""),
     figure("kept_pages_mean", "pages kept, mean over time", ""),
-    figure("bound_ratio", "holds to the fewest that would do", ""),
-    figure("least_holds", "fewest holds that would do", ""),
     figure("refills", "refills", ""),
     figure("drains", "drains", ""),
     figure("cached_bytes", "in pagesets at the end, bytes", "bytes"),

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::Read;
 
+use nearpage_machine::Budget;
 use nearpage_trace::{Event, TraceError, read_trace, unpacked};
 
 const FEW_LINES: &str = "\
@@ -18,7 +19,7 @@ const FEW_LINES: &str = "\
 fn main() -> Result<(), Box<dyn Error>> {
     let (name, text): (String, Box<dyn Read>) = match std::env::args().nth(1) {
         // Plain, or packed by zstd, gzip or bzip2.
-        Some(path) => (path.clone(), unpacked(File::open(path)?)?),
+        Some(path) => (path.clone(), unpacked(File::open(path)?, &Budget::DEFAULT)?),
         None => ("three lines".into(), Box::new(FEW_LINES.as_bytes())),
     };
     let mut by_order: BTreeMap<u8, u64> = BTreeMap::new();

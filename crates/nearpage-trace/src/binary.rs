@@ -30,6 +30,8 @@ mod trace_dat;
 use std::fs::File;
 use std::io::{self, Read};
 
+use nearpage_machine::Unpacking;
+
 use super::head::RELEASE_HEADING;
 use perf_data::PerfData;
 use perfetto::Perfetto;
@@ -89,12 +91,16 @@ impl Kind {
     /// # Errors
     ///
     /// It cannot be kept or read, or is damaged; the message has the byte.
-    pub fn text<'a>(self, file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-        let source = Source::keep(file)?;
+    pub fn text<'a>(
+        self,
+        file: impl Read + 'a,
+        unpacking: &Unpacking,
+    ) -> io::Result<Box<dyn Read + 'a>> {
+        let source = Source::keep(unpacking.file(file))?;
         Ok(match self {
-            Kind::TraceDat => Box::new(Text::of(TraceDat::open(source)?)),
+            Kind::TraceDat => Box::new(Text::of(TraceDat::open(source, unpacking)?)),
             Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
-            Kind::Perfetto => Box::new(Text::of(Perfetto::open(source)?)),
+            Kind::Perfetto => Box::new(Text::of(Perfetto::open(source, unpacking)?)),
             Kind::Ctf => return Err(io::Error::new(io::ErrorKind::InvalidData, CTF_NOT_READ)),
         })
     }

@@ -48,6 +48,7 @@
 //! | `head`, `gfp`, `fields`, `lttng` | a line: its head, its flags, its fields; a line of babeltrace |
 //! | `binary` | `trace.dat`, `perf.data` and Perfetto's traces, as lines |
 //! | `read` | lines of a stream; packed streams |
+//! | `scratch` | unnamed files |
 //! | [`processes`] | what processes did, first to last, without times |
 //! | [`summary`] | who allocates, and what outlives the trace |
 //! | [`timeline`] | a trace as tracks, for viewers |
@@ -78,5 +79,7 @@ pub mod timeline;
 pub use binary::CTF_NOT_READ;
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
-pub use read::{read_trace, read_trace_with_frames, unpacked};
+pub use read::{read_trace, read_trace_with_frames, unpacked, unpacked_within};
 pub use scratch::Scratch;
+#[cfg(unix)]
+pub use scratch::{MakeFile, make_scratch_files_by};

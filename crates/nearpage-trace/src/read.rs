@@ -9,10 +9,8 @@ use super::error::{EXPECTED, TraceError};
 use super::event::{Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
 use super::{fields, head, lttng};
-use nearpage_machine::Packing;
+use nearpage_machine::{Budget, Packing, Unpacking};
 
-/// The longest line.
-const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes that are read at once: a source that ends early, at somebody's wish, does so between two reads.
 const READ_BYTES: usize = 64 << 10;
 /// Names of flags that are counted each for itself.
@@ -68,20 +66,33 @@ pub fn read_trace_with_frames<E: From<TraceError>>(
 
 /// A reader of what is packed, if anything is: zstd, gzip or bzip2, by the first bytes; and of the text of a binary trace,
 /// `trace.dat` (versions 6 and 7) or `perf.data`, packed or not. Those are kept in an unnamed temporary file meanwhile.
+/// Whoever reads a part of the text as something that is packed again takes [`unpacked_within`] for it.
 ///
 /// # Errors
 ///
 /// The beginning cannot be read, or a binary trace cannot be kept or is damaged.
-pub fn unpacked<'a>(packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let (magic, whole) = beginning(packed)?;
+pub fn unpacked<'a>(packed: impl Read + 'a, budget: &Budget) -> io::Result<Box<dyn Read + 'a>> {
+    unpacked_within(packed, &Unpacking::new(budget))
+}
+
+/// The same, of a file or of what was found within one.
+///
+/// # Errors
+///
+/// As [`unpacked`].
+pub fn unpacked_within<'a>(
+    packed: impl Read + 'a,
+    unpacking: &Unpacking,
+) -> io::Result<Box<dyn Read + 'a>> {
+    let (magic, whole) = beginning(unpacking.file(packed))?;
     let plain: Box<dyn Read + 'a> = match Packing::of(&magic) {
         None | Some(Packing::Tar) => Box::new(whole),
-        Some(packing) => packing.stream(whole)?,
+        Some(packing) => unpacking.stream(packing, whole)?,
     };
     let (magic, whole) = beginning(plain)?;
     match Kind::of(&magic) {
         None => Ok(Box::new(whole)),
-        Some(kind) => kind.text(whole),
+        Some(kind) => kind.text(whole, unpacking),
     }
 }
 
@@ -110,7 +121,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
     where
         F: FnMut(&TraceEvent<'_>) -> Result<(), E>,
     {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut buffer = vec![0; Budget::LINE_BYTES];
         let mut filled = 0;
         loop {
             let end = buffer.len().min(filled + READ_BYTES);

@@ -3,6 +3,8 @@
 use std::io::{self, Read, Write};
 
 use content::Content;
+#[cfg(unix)]
+pub use maker::{MakeFile, make_scratch_files_by};
 
 /// Bytes that are written once, one after the other, and read at any place.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A place for bytes, in the folder for temporary files ([`std::env::temp_dir`]).
+    /// A place for bytes, in the folder for temporary files ([`std::env::temp_dir`]), or of whoever makes files for this process.
     ///
     /// # Errors
     ///
@@ -84,6 +86,29 @@ impl Read for FromBegin<'_> {
     }
 }
 
+/// Who makes the files.
+#[cfg(unix)]
+mod maker {
+    use std::fs::File;
+    use std::io;
+    use std::sync::OnceLock;
+
+    /// Makes an unnamed file.
+    pub type MakeFile = fn() -> io::Result<File>;
+
+    static MAKE: OnceLock<MakeFile> = OnceLock::new();
+
+    pub(super) fn scratch_file() -> io::Result<File> {
+        MAKE.get().map_or_else(tempfile::tempfile, |make| make())
+    }
+
+    /// From now on this makes the unnamed files of the process, which may have given up the right to do so itself. The first call
+    /// counts.
+    pub fn make_scratch_files_by(make: MakeFile) {
+        let _ = MAKE.set(make);
+    }
+}
+
 #[cfg(unix)]
 mod content {
     use std::fs::File;
@@ -95,7 +120,7 @@ mod content {
 
     impl Content {
         pub fn new() -> io::Result<Content> {
-            tempfile::tempfile().map(Content)
+            super::maker::scratch_file().map(Content)
         }
 
         pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

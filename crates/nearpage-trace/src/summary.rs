@@ -80,10 +80,10 @@ pub struct Group {
     pub holds: Option<u64>,
     /// Pages that a replay gave it from another node than the CPU's; `None` without one.
     pub far_pages: Option<u64>,
-    /// Pages that left zones for pagesets under it.
-    pub refill_pages: u64,
-    /// Pages that went from pagesets to zones under it.
-    pub drain_pages: u64,
+    /// Pages that left zones for pagesets under it; `None` if nothing tells, or groups are of requests.
+    pub refill_pages: Option<u64>,
+    /// Pages that went from pagesets to zones under it; `None` likewise.
+    pub drain_pages: Option<u64>,
     #[serde(skip)]
     lifetimes: Lifetimes,
 }
@@ -98,8 +98,12 @@ impl Group {
         self.freed += freed;
         self.freed_pages += freed_pages;
         self.frees += frees;
-        self.refill_pages += other.refill_pages;
-        self.drain_pages += other.drain_pages;
+        for (own, more) in [
+            (&mut self.refill_pages, other.refill_pages),
+            (&mut self.drain_pages, other.drain_pages),
+        ] {
+            *own = own.zip(more).map(|(own, more)| own + more).or(*own).or(more);
+        }
         self.orders.iter_mut().zip(other.orders).for_each(|(own, more)| *own += more);
         self.types.iter_mut().zip(other.types).for_each(|(own, more)| *own += more);
         if let (Some(holds), Some(far_pages)) = (other.holds, other.far_pages) {
@@ -278,13 +282,13 @@ impl Summarizer {
             Event::ZoneLocked { order, percpu_refill: true, .. } => {
                 self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
-                    self.groups[group].refill_pages += order.pages().0;
+                    *self.groups[group].refill_pages.get_or_insert(0) += order.pages().0;
                 }
             }
             Event::PcpuDrain { order, .. } => {
                 self.with_flow += 1;
                 if let Some(group) = self.doer(event) {
-                    self.groups[group].drain_pages += order.pages().0;
+                    *self.groups[group].drain_pages.get_or_insert(0) += order.pages().0;
                 }
             }
             Event::Marker(text) if self.by == By::Cgroup => {
@@ -341,7 +345,12 @@ impl Summarizer {
             self.requests.alloc_only += 1;
             self.requests.alloc_only_pages += live.order.pages().0;
         }
+        let tells_flow = self.with_flow > 0 && matches!(self.by, By::Task | By::Cgroup);
         for group in &mut self.groups {
+            if tells_flow {
+                group.refill_pages.get_or_insert(0);
+                group.drain_pages.get_or_insert(0);
+            }
             let Lifetimes { sum_ns, by_power } = &group.lifetimes;
             group.lifetime_mean_ns = (group.freed > 0).then(|| *sum_ns as f64 / group.freed as f64);
             let mut seen = 0;

@@ -28,6 +28,7 @@ pub use reader::Tape;
 pub use writer::TapeWriter;
 
 use crc32fast::Hasher;
+use nearpage_machine::Budget;
 
 /// Begins with what no text has, so that a file that was sent as one is refused.
 const MAGIC: &[u8; 16] = b"\x89nearpage tape\r\n";
@@ -39,7 +40,7 @@ const FRAME_HEADER_BYTES: usize = 8;
 const SLOTS: u32 = 16;
 /// The smallest and the largest tape.
 const BYTES_LEAST: u64 = 1 << 20;
-const BYTES_MOST: u64 = 1 << 30;
+const BYTES_MOST: u64 = Budget::TAPE_BYTES;
 
 /// What the header says.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -25,7 +25,12 @@ fn place() -> Place {
 /// Two nodes of different sizes, which share the CPUs.
 fn memory() -> Arc<Memory> {
     let text = "--numa 1G,cpus=0-1 --numa 1G,cpus=2-3 --numa-distance 0,1=21";
-    let described = MachineDescription::from_reader("two nodes", text.as_bytes()).unwrap();
+    let described = MachineDescription::from_reader(
+        "two nodes",
+        text.as_bytes(),
+        &nearpage_machine::Budget::DEFAULT,
+    )
+    .unwrap();
     let machine = HostMachine::emulated(&described.machine);
     let builder = Memory::builder().machine(machine).bytes_per_node(32 << 20);
     Arc::new(builder.bytes_on(NodeId(1), 16 << 20).build().unwrap())

@@ -1,7 +1,7 @@
 // The page: takes what is dropped, asks the worker, shows the answer, and keeps its state in the address.
 
 import { EMPTY, read, write } from './state.js';
-import { bytes, distances, element, explained, fallbackMap, page, study, zones } from './view.js';
+import { bytes, distances, element, explained, fallbackMap, live, page, study, zones } from './view.js';
 
 const get = (id) => document.getElementById(id);
 const EXAMPLES = ['two-sockets.numactl', 'refused.log', 'q612-n2-mixed.tar.zst'];
@@ -100,16 +100,19 @@ function take(name, blob) {
   ask();
 }
 
-/** Takes what somebody brought: nothing of the state before is about it but rules and settings. */
+/** Takes what somebody brought. A link has settings for it; those of another input before are none of its own. */
 function bring(name, blob) {
-  state = { ...EMPTY, model: state.model, set: state.set, machine: state.machine, map_cpus: state.map_cpus, kind: get('kind').value };
-  take(name, blob);
+  const before = source ? EMPTY : state;
+  state = { ...structuredClone(before), example: '', numa: '', kind: get('kind').value };
+  // Nothing in a name commands anything.
+  take(name.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, '?'), blob);
 }
 
 function question() {
   const isMachine = (shown?.kind ?? state.kind) === 'machine';
   const asks = { name: source.name, set: state.set };
   if (state.kind) asks.kind = state.kind;
+  else if (state.numa) asks.kind = 'machine';
   if (state.model) asks.model = state.model;
   else if (isMachine) asks.model = MACHINE_MODEL;
   if (state.rebuilt) asks.rebuilt = true;
@@ -212,12 +215,13 @@ function show() {
   const ids = all.map(([id]) => id);
   const chosen = ids.includes(state.tab) ? state.tab : ids[0];
   get('tabs').replaceChildren(...all.map(([id, name]) => element('button', {
-    type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': 'panel', 'aria-selected': id === chosen,
+    type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': 'panel', 'aria-selected': String(id === chosen),
     tabindex: id === chosen ? '0' : '-1',
   }, name)));
   const [, , contents] = all.find(([id]) => id === chosen);
   get('panels').replaceChildren(element('div', { class: 'panel', role: 'tabpanel', id: 'panel', 'aria-labelledby': `tab-${chosen}` },
     ...contents(), element('p', { class: 'faint' }, 'On the command line: ', element('code', {}, shown.command))));
+  live();
 }
 
 function choose(tab) {

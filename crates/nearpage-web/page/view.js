@@ -71,7 +71,7 @@ export function zones(machine, before) {
       rows.push([node.id, zone.name, { number: true, text: zone.managed },
         figure((of) => of.watermarks.min), figure((of) => of.watermarks.low), figure((of) => of.watermarks.high),
         figure((of) => of.watermarks.promo), figure((of) => of.pageset.batch), figure((of) => of.pageset.high_min),
-        figure((of) => of.pageset.high_max), zone.protection.join(' '), figure((of) => of.stat_threshold)]);
+        figure((of) => of.pageset.high_max), { number: true, text: zone.protection.join(' ') }, figure((of) => of.stat_threshold)]);
     }
   }
   const header = ['node', 'zone', 'managed', 'min', 'low', 'high', 'promo', 'batch', 'high min', 'high max', 'protection', 'stat threshold'];
@@ -125,7 +125,7 @@ export function fallbackMap(machine) {
     arcs.replaceChildren();
     for (const { node, box, badge } of boxes) {
       badge.replaceChildren();
-      box.setAttribute('class', node.id === id ? 'chosen' : '');
+      box.setAttribute('class', node.id === id ? 'picked' : '');
       box.setAttribute('aria-pressed', node.id === id);
       const rank = chosen.fallback.indexOf(node.id);
       box.setAttribute('aria-label', `node ${node.id}, ${node.cpus.length} CPUs, ${bytes(node.memory_bytes)}, ${rank < 0 ? 'not asked' : `asked as number ${rank + 1}`} by node ${id}`);
@@ -149,7 +149,7 @@ export function fallbackMap(machine) {
       from = to;
     }
     for (const { node, item } of items) {
-      item.className = node.id === id ? 'chosen' : '';
+      item.className = node.id === id ? 'picked' : '';
     }
   };
   picture.addEventListener('click', (event) => {
@@ -212,10 +212,10 @@ export function explained(log, view) {
   return parts;
 }
 
-/** The command's own page, as a part of this one. It has no scripts; its styles are this page's. */
+/** The command's own page, as a part of this one. Its style sheet is this page's; `live` runs its script. */
 export function page(html) {
   const parsed = new DOMParser().parseFromString(html, 'text/html');
-  parsed.querySelectorAll('script, style, link, meta, base, iframe, object, embed').forEach((found) => found.remove());
+  parsed.querySelectorAll('script:not([type="application/json"]), style, link, meta, base, iframe, object, embed').forEach((found) => found.remove());
   // The policy of this page refuses styles in attributes: they are set one by one.
   for (const found of parsed.querySelectorAll('[style]')) {
     const style = found.getAttribute('style');
@@ -228,8 +228,23 @@ export function page(html) {
     const lower = element('h2', {}, heading.textContent);
     heading.replaceWith(lower);
   }
+  for (const main of body.querySelectorAll('main')) main.replaceWith(...main.childNodes);
   part.append(...body.childNodes);
   return part;
+}
+
+const script = (src) => new Promise((done) => {
+  const made = element('script', { src });
+  made.onload = made.onerror = done;
+  document.head.append(made);
+});
+let plots = null;
+
+/** What the script of reports adds to elements that are new: plots that zoom, tables that sort. */
+export async function live() {
+  if (document.querySelector('figure.lines')) await (plots ??= script('uPlot.iife.min.js'));
+  await script('report.js');
+  document.querySelectorAll('head script[src="report.js"]').forEach((found) => found.remove());
 }
 
 /** A study of a trace alone: now and then. */

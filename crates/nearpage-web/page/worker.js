@@ -29,6 +29,11 @@ self.onmessage = async ({ data }) => {
   }
   try {
     if (data.blob) content = new Uint8Array(await data.blob.arrayBuffer());
+  } catch (error) {
+    self.postMessage({ id: data.id, error: `the browser cannot read it: ${error.message}` });
+    return;
+  }
+  try {
     const begun = performance.now();
     const text = answer(JSON.stringify(data.question), content);
     self.postMessage({ id: data.id, answer: text, ms: performance.now() - begun });

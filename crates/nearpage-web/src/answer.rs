@@ -1,14 +1,12 @@
 //! The entry.
 
 use nearpage::Model;
-use nearpage_bundle::predict::UnknownModel;
-use nearpage_bundle::BundleError;
-use nearpage_machine::tunable::{OverrideError, SettingKey, Tunable, TunableError};
+use nearpage_machine::tunable::{SettingKey, Tunable};
 use nearpage_machine::work::Observer;
-use nearpage_machine::{InputError, catalog, escaped};
-use nearpage_replay::{ReplayError, SubjectError};
+use nearpage_machine::{catalog, escaped};
 use serde::Serialize;
 
+use crate::error::WebError;
 use crate::kind::Kind;
 use crate::question::Question;
 use crate::{log, machine, recording};
@@ -26,47 +24,6 @@ pub struct Answer {
     pub command: String,
     /// What the page shows beside the document, as JSON.
     pub view: String,
-}
-
-/// Why there is no answer. The texts are the libraries' own.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WebError {
-    /// The question is no JSON of a [`Question`].
-    #[error("the question: {0}")]
-    Question(#[from] serde_json::Error),
-    /// No such rules.
-    #[error(transparent)]
-    Model(#[from] UnknownModel),
-    /// Rules that do not go with a machine.
-    #[error("the rules auto go with a recording, which tells the kernel")]
-    Auto,
-    /// No such setting.
-    #[error("{0}")]
-    Set(#[from] OverrideError),
-    /// No such tunable.
-    #[error("{0}")]
-    Tunable(#[from] TunableError),
-    /// No such thing to explain.
-    #[error("{0}")]
-    Subject(#[from] SubjectError),
-    /// No machine.
-    #[error(transparent)]
-    Machine(#[from] InputError),
-    /// No log.
-    #[error("{name}: {what}")]
-    Log {
-        /// The log.
-        name: String,
-        /// Why it is none.
-        what: String,
-    },
-    /// No recording.
-    #[error(transparent)]
-    Recording(#[from] ReplayError),
-    /// Nothing that is recorded.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
 }
 
 /// Answers a question about a content.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use nearpage_machine::escaped;
 use wasm_bindgen::prelude::*;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::question::Question;
 
 #[wasm_bindgen]

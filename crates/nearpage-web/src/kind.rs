@@ -1,9 +1,9 @@
 //! What bytes are, by what they begin with and what lies in them.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use nearpage_machine::{Packing, each_tar_file};
+use nearpage_machine::{Budget, Packing, Unpacking, each_tar_file};
 use serde::{Deserialize, Serialize};
 
 /// What a content is, and so which library answers.
@@ -41,9 +41,8 @@ impl Kind {
             None => head.extend_from_slice(&content[..content.len().min(HEAD_BYTES as usize)]),
             Some(packing) => {
                 // What is damaged later on is told by its reader.
-                let read = packing.stream(content).and_then(|mut stream| {
-                    stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head)
-                });
+                let read = unpacked(packing, content)
+                    .and_then(|mut stream| stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head));
                 let begins = head.get(..BLOCK_BYTES).and_then(Packing::of);
                 if begins == Some(Packing::Tar) || packing == Packing::Tar {
                     return of_archive(packing, content);
@@ -57,9 +56,16 @@ impl Kind {
     }
 }
 
+/// What a content unpacks to.
+pub(crate) fn unpacked(packing: Packing, content: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    let unpacking = Unpacking::new(&Budget::DEFAULT);
+    unpacking.stream(packing, content)
+}
+
 fn of_text(head: &[u8]) -> Kind {
     if BINARY_TRACES.iter().take(3).any(|magic| head.starts_with(magic))
-        || (head.starts_with(BINARY_TRACES[3]) && head.iter().take(BLOCK_BYTES).any(|&byte| byte == 0))
+        || (head.starts_with(BINARY_TRACES[3])
+            && head.iter().take(BLOCK_BYTES).any(|&byte| byte == 0))
     {
         return Kind::Trace;
     }
@@ -67,7 +73,8 @@ fn of_text(head: &[u8]) -> Kind {
     let has = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
     let is_machine = || {
         let begin = text.trim_start();
-        let meaningful = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+        let meaningful =
+            text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
         (begin.starts_with('<') && text.contains("<topology"))
             || meaningful.is_some_and(|line| line.starts_with("--numa"))
             || text.lines().any(is_of_numactl)
@@ -97,17 +104,20 @@ fn is_of_numactl(line: &str) -> bool {
 /// A bundle has `meta.json` or a trace, a sosreport the answers of commands.
 fn of_archive(packing: Packing, content: &[u8]) -> Kind {
     let mut kind = Kind::Machine;
-    let looked = packing.stream(Cursor::new(content)).and_then(|stream| {
+    let looked = unpacked(packing, content).and_then(|stream| {
         each_tar_file(stream, |path, _| {
             let name = path.rsplit('/').next().unwrap_or(path);
             if name == "meta.json" || name.starts_with("trace.") {
                 kind = Kind::Recording;
                 return Ok(ControlFlow::Break(()));
             }
-            let is_of_sos = path.split('/').any(|part| part == "sos_commands");
-            if is_of_sos || name.starts_with("dmesg") || path.ends_with("var/log/messages") {
+            if path.split('/').any(|part| part == "sos_commands") {
                 kind = Kind::Log;
                 return Ok(ControlFlow::Break(()));
+            }
+            // Captures of a bundle have a log, too, and may come first.
+            if name.starts_with("dmesg") || path.ends_with("var/log/messages") {
+                kind = Kind::Log;
             }
             Ok::<_, io::Error>(ControlFlow::Continue(()))
         })

@@ -21,7 +21,7 @@
 //! | `question` | what is asked, and the command that asks the same |
 //! | `kind` | what bytes are |
 //! | `machine`, `log`, `recording` | an answer each |
-//! | `answer` | the entry |
+//! | `answer`, `error` | the entry, and why it has no answer |
 //! | `face` | the functions that JavaScript sees |
 //! | `page/` | the page: HTML, CSS, modules; `cargo xtask web` puts it beside the compiled crate |
 //!
@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod error;
 #[cfg(target_arch = "wasm32")]
 mod face;
 mod kind;
@@ -41,6 +42,7 @@ mod machine;
 mod question;
 mod recording;
 
-pub use answer::{Answer, WebError, about, answer};
+pub use answer::{Answer, about, answer};
+pub use error::WebError;
 pub use kind::Kind;
 pub use question::Question;

@@ -7,8 +7,8 @@ use nearpage_machine::Packing;
 use nearpage_report::explain::ExplainPage;
 use serde::Serialize;
 
-use crate::answer::WebError;
-use crate::kind::Kind;
+use crate::error::WebError;
+use crate::kind::{Kind, unpacked};
 use crate::question::Question;
 
 /// As `nearpage explain --json` prints it.
@@ -60,7 +60,7 @@ pub(crate) fn answer(
     let open = || -> Result<Box<dyn Read + '_>, WebError> {
         match Packing::of(content) {
             None | Some(Packing::Tar) => Ok(Box::new(content)),
-            Some(packing) => packing.stream(content).map_err(failed),
+            Some(packing) => unpacked(packing, content).map_err(failed),
         }
     };
     // Twice: a machine that is told behind a report helps, too.
@@ -91,7 +91,11 @@ pub(crate) fn answer(
     }
     let in_words = |explanation: &Explanation| InWords {
         head: explanation.head(),
-        paragraphs: explanation.paragraphs().into_iter().map(|Paragraph { label, lines }| (label, lines)).collect(),
+        paragraphs: explanation
+            .paragraphs()
+            .into_iter()
+            .map(|Paragraph { label, lines }| (label, lines))
+            .collect(),
     };
     let view = View {
         reports: reports.iter().take(SHOWN_MOST).map(in_words).collect(),

@@ -7,12 +7,12 @@ use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::text::{Unknown, zoneinfo};
 use nearpage_machine::tunable::Override;
 use nearpage_machine::{
-    InputError, InputProblem, Lists, Machine, MachineDescription, MachineDocument, Place, Plan,
-    Replaced, WithSet, catalog, idlist, shown,
+    Budget, InputError, InputProblem, Lists, Machine, MachineDescription, MachineDocument, Place,
+    Plan, Replaced, WithSet, catalog, idlist, shown,
 };
 use serde::Serialize;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::question::Question;
 
 /// What the page shows beside the document.
@@ -50,7 +50,7 @@ pub(crate) fn answer(
         let change = |settings: &mut Settings| set.iter().for_each(|one| one.apply(settings));
         Plan::with(&description, model, lists, change).map_err(|error| {
             let place = Place::Input(shown(&description.source).to_string());
-            InputError::from(InputProblem::Setting(error).at(&place))
+            InputProblem::Setting(error).at(&place)
         })
     };
     let lists = if question.rebuilt { Lists::Rebuilt } else { Lists::Boot };
@@ -66,7 +66,8 @@ pub(crate) fn answer(
     });
     let unset = zero.into_iter().flatten().map(|key| (key.key(), key.value_in(&known)));
     let is_short = plan.nodes.len() <= 64;
-    let mut text = if is_short { zoneinfo(&plan, Unknown::AllFree).to_string() } else { String::new() };
+    let mut text =
+        if is_short { zoneinfo(&plan, Unknown::AllFree).to_string() } else { String::new() };
     text.truncate(text.floor_char_boundary(ZONEINFO_BYTES_MOST));
     let view = View {
         before: (!set.is_empty()).then(|| MachineDocument::new(&description, &before)),
@@ -82,7 +83,7 @@ pub(crate) fn answer(
 pub(crate) fn described(name: &str, content: &[u8]) -> Result<MachineDescription, InputError> {
     match catalog::machine(name).filter(|_| content.is_empty()) {
         Some(machine) => MachineDescription::new(name.into(), machine),
-        None => MachineDescription::from_reader(name, content),
+        None => MachineDescription::from_reader(name, content, &Budget::DEFAULT),
     }
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn named(text: &str) -> Result<MachineDescription, InputError> {
     let text = text.trim();
     match catalog::machine(text) {
         Some(machine) => MachineDescription::new(text.into(), machine),
-        None => MachineDescription::from_reader(text, text.as_bytes()),
+        None => MachineDescription::from_reader(text, text.as_bytes(), &Budget::DEFAULT),
     }
 }
 

@@ -1,10 +1,11 @@
 //! A recording: replayed, compared, and asked what if.
 
+use nearpage_machine::Budget;
 use nearpage_machine::work::Observer;
 use nearpage_replay::{Bundle, Input, Options, Replay, Study, Tunable, Wish};
 use nearpage_report::replay::page_of_report;
 
-use crate::answer::WebError;
+use crate::error::WebError;
 use crate::kind::Kind;
 use crate::machine::named;
 use crate::question::Question;
@@ -14,7 +15,7 @@ pub(crate) fn answer(
     content: &[u8],
     observer: &dyn Observer,
 ) -> Result<(String, String, String), WebError> {
-    let replay = Replay::of(Bundle::read(&question.name, content)?)?;
+    let replay = Replay::of(Bundle::read(&question.name, content, &Budget::DEFAULT)?)?;
     let kernel = &replay.bundle().recording().kernel;
     let options = Options {
         starts: question.starts,
@@ -34,7 +35,7 @@ pub(crate) fn answer_of_trace(
     content: &[u8],
     observer: &dyn Observer,
 ) -> Result<(String, String, String), WebError> {
-    let trace = match Input::read(&question.name, content, observer)? {
+    let trace = match Input::read(&question.name, content, &Budget::DEFAULT, observer)? {
         Input::Trace(trace) => trace,
         Input::Bundle(_) => return answer(question, content, observer),
     };
@@ -45,7 +46,8 @@ pub(crate) fn answer_of_trace(
     let study = Study {
         rules: asked.model.into_iter().collect(),
         wish: Wish { machine: None, model: None, ..asked },
-        ..Study::default()
+        starts: 0,
+        moments: 0,
     };
     let answer = trace.study(&machine, &study, observer)?;
     Ok((serde_json::to_string_pretty(&answer)? + "\n", String::new(), "{}".into()))

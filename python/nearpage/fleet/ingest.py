@@ -7,9 +7,7 @@ catalogue last: cut off anywhere, an entry is there wholly or not at all, and th
 
 from __future__ import annotations
 
-import bz2
 import errno
-import gzip
 import hashlib
 import io
 import json
@@ -17,7 +15,6 @@ import os
 import shlex
 import tarfile
 import tempfile
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
@@ -46,10 +43,12 @@ _INNER = (".zst", ".gz", ".bz2")
 _LOSSES = 2
 #: Bytes of a capture of settings that are looked at, at most.
 _MOST_SETTINGS = 1 << 20
+#: Bytes of another file that is held as a whole, at most.
+_MOST_WHOLE = 64 << 20
 #: There is no room: that is no fault of a bundle.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What reading a damaged archive raises.
-_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, pa.ArrowException, ValueError, KeyError, NearpageError)
+_DAMAGE = (OSError, pa.ArrowException, ValueError, KeyError, NearpageError)
 
 
 @dataclass(frozen=True)
@@ -231,16 +230,20 @@ def _note(store: Store, name: str, shown: str, reason: str) -> Ingested:
     return Ingested(shown, None, False, reason)
 
 
-def _unpacked(source: BinaryIO) -> BinaryIO:
-    """The content of a file, whichever way it is packed."""
-    buffered = io.BufferedReader(source, 1 << 16)  # type: ignore[type-var]
-    begin = buffered.peek(4)[:4]
-    kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
-    if kind == "zst":
-        return io.BufferedReader(pa.CompressedInputStream(buffered, "zstd"), 1 << 20)
-    if kind == "gz":
-        return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
-    return bz2.BZ2File(buffered) if kind == "bz2" else buffered  # type: ignore[return-value]
+class _Content(io.RawIOBase):
+    """The file that a reader of a bundle is at."""
+
+    def __init__(self, files: _nearpage.BundleFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._files.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def _inner(name: str) -> str:
@@ -251,33 +254,24 @@ def _inner(name: str) -> str:
 def _members(path: Path, root: str | None) -> Iterator[tuple[str, BinaryIO]]:
     """The files of a bundle, by their names within it, and their unpacked content. In a tar it is within `root`, or names
     are whole if that is None. Links and devices are no files of a bundle."""
-    if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            if file.is_file() and not file.is_symlink():
-                with file.open("rb") as source:
-                    yield _inner(file.relative_to(path).as_posix()), _unpacked(source)
-        return
-    with path.open("rb") as source, tarfile.open(fileobj=_unpacked(source), mode="r|") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is not None:
-                yield _inner(_within(member.name, root or "")), _unpacked(content)  # type: ignore[arg-type]
+    files = _nearpage.BundleFiles.open(path)
+    while member := files.next():
+        yield _inner(_within(member[0], root or "")), io.BufferedReader(_Content(files), 1 << 18)  # type: ignore[type-var]
 
 
 def _root(path: Path) -> str:
     """The folder of a tar that has meta.json, the first if several have."""
     if path.is_dir():
         return ""
-    with path.open("rb") as source, tarfile.open(fileobj=_unpacked(source), mode="r|") as archive:
-        for member in archive:
-            name = member.name.removeprefix("./")
-            if name.rpartition("/")[2] == "meta.json":
-                return name.rpartition("/")[0]
+    files = _nearpage.BundleFiles.open(path)
+    while member := files.next():
+        folder, _, name = member[0].rpartition("/")
+        if name == "meta.json":
+            return folder
     raise StoreError(f"{path}: has no meta.json, expected a bundle", str(path), "a bundle: a folder with meta.json, or a tar of one")
 
 
 def _within(name: str, root: str) -> str:
-    name = name.removeprefix("./")
     return name[len(root) + 1 :] if root and name.startswith(f"{root}/") else name
 
 
@@ -303,6 +297,8 @@ def _look(path: Path) -> _Look:
         while part := content.read(1 << 20):
             of.update(part)
             size += len(part)
+            if is_meta and size > _MOST_WHOLE:
+                raise StoreError(f"{path}: {name} is longer than {_MOST_WHOLE >> 20} MiB, expected a bundle", str(path), "a bundle")
             kept = kept + part if is_meta or is_settings and size <= _MOST_SETTINGS else b""
         if is_meta:
             root, meta = name.rpartition("/")[0], _document(kept)
@@ -416,7 +412,7 @@ def _identity(meta: dict[str, Any], is_redacted: bool) -> dict[str, Any]:
 def _packed_trace(bundle: Path) -> int | None:
     """Bytes of the trace if it is packed by itself."""
     packed = [bundle / f"trace.txt{ending}" for ending in _INNER]
-    return next((path.stat().st_size for path in packed if path.exists()), None) if bundle.is_dir() else None
+    return next((path.lstat().st_size for path in packed if path.exists()), None) if bundle.is_dir() else None
 
 
 def _packed(bundle: Path, folder: Path) -> tuple[Path, str]:
@@ -427,13 +423,12 @@ def _packed(bundle: Path, folder: Path) -> tuple[Path, str]:
         kind = next((kind for magic, kind in _PACKED.items() if begin.startswith(magic)), None)
         return bundle, ".tar" + (f".{kind}" if kind else "")
     path = folder / "bundle.tar"
+    files = _nearpage.BundleFiles.open(bundle, stored=True)
     with tarfile.open(path, "w") as archive:
-        for file in sorted(bundle.rglob("*")):
-            if file.is_file() and not file.is_symlink():
-                member = tarfile.TarInfo(f"{bundle.name}/{file.relative_to(bundle).as_posix()}")
-                member.size = file.stat().st_size
-                with file.open("rb") as source:
-                    archive.addfile(member, source)
+        while stored := files.next():
+            member = tarfile.TarInfo(f"{bundle.name}/{stored[0]}")
+            member.size = stored[1] or 0
+            archive.addfile(member, io.BufferedReader(_Content(files), 1 << 18))  # type: ignore[type-var]
     return path, ".tar"
 
 

@@ -16,6 +16,7 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,9 +44,9 @@ _LINES = {"sysctl": re.compile(rb"vm\."), "sysfs": re.compile(rb"/sys/(?:devices
 #: Names that kernels give to their own threads.
 _KERNEL = re.compile(
     rb"<idle>|<\.\.\.>|swapper/\d+|kthreadd|kswapd\d+|kcompactd\d+|khugepaged|ksoftirqd/\d+|migration/\d+|cpuhp/\d+"
-    rb"|rcu[a-z_]*(?:/\d+)?|oom_reaper|kworker/[uR]?\d+:\d+H?"
+    rb"|rcu_(?:bh|gp|par_gp|preempt|sched|tasks_(?:kthre(?:ad)?|rude_|trace))|rcu(?:[bc]|og|op)/\d+|oom_reaper|kworker/u?\d+:\d+H?"
 )
-_WORKER = re.compile(rb"(kworker/[uR]?\d+:\d+H?)[-+].*")
+_WORKER = re.compile(rb"(kworker/u?\d+:\d+H?)[-+].*")
 _LINE = re.compile(
     rb"^ *(?P<comm>\S.{0,14}?)(?P<by> *[- ] *)(?P<pid>(?:\d+/)?\d+)(?P<cpu> +(?:\( *[-\d]+\) +)?\[\d+\] +(?:[^\s:]+ +)?)"
     rb"(?P<time>\d+\.\d+: +)(?P<group>[\w.-]+:)?(?P<event>[\w.-]+):(?P<fields> .*|)$"
@@ -53,6 +54,7 @@ _LINE = re.compile(
 #: The numbers of a release: which rules a kernel has is told by them.
 _RELEASE = re.compile(r"\d+(?:\.\d+)*(?:-rc\d+)?")
 #: Pointers to descriptions of pages, which a replay compares with each other; and addresses of the kernel, with names of modules.
+_PLACE = re.compile(rb"^ *\([^)]*\)")
 _ADDRESS = re.compile(
     rb"\b(?P<name>page|p\d+)=(?:0x)?(?P<page>[0-9a-f]+)\b"
     rb"|\b(?P<field>(?:ptr|call_site)=)(?P<value>\S+)(?: \[\S+\])?|\b(?:0x)?(?P<address>ffff[0-9a-f]{12})\b"
@@ -62,6 +64,13 @@ _PFN = re.compile(rb"\bpage=(?:0x)?([0-9a-f]+) pfn=(?:0x)?([0-9a-f]+)\b")
 _PAGES_BEGIN = 0xFFFF_EA00_0000_0000
 _PAGE_BYTES = 64
 _MARKER = re.compile(rb" *nearpage: (?:before|after|cmd|cmdend|sample \d+) (?:begin|end)(?: rc=-?\d+)?$")
+#: The work whose beginning a replay looks for.
+_UPKEEP = re.compile(rb" .*function vmstat_update\s*$")
+#: A comment that the tracer writes.
+_HEADING = b"# tracer: nop"
+#: Bytes of a line, and of a file beside the trace, at most: those of the readers.
+_LINE_BYTES = 1 << 20
+_FILE_BYTES = 64 << 20
 _LOST = re.compile(rb"^CPU:\d+ \[LOST( \d+)? EVENTS\]$")
 #: Events whose fields are about memory alone.
 _EVENTS = frozenset(
@@ -99,9 +108,9 @@ class Redactor:
 
     def line(self, line: bytes) -> bytes | None:
         """A line of a trace without what is personal, or None if nothing is known of it."""
-        if _LOST.match(line):
+        if line == _HEADING or _LOST.match(line):
             return line
-        # A reader skips comments; of perf they have the machine's name and the command line.
+        # A reader skips other comments; of perf they have the machine's name and the command line.
         if line.startswith(b"#"):
             return None
         found = _LINE.match(line)
@@ -110,6 +119,8 @@ class Redactor:
         comm, by, pid, cpu, time, group, event, fields = found.groups()
         if event == b"tracing_mark_write":
             fields = fields if _MARKER.match(fields) else b" redacted"
+        elif event == b"workqueue_execute_start":
+            fields = fields if _UPKEEP.match(fields) else b" redacted"
         elif event not in _EVENTS:
             fields = b" redacted"
         else:
@@ -142,15 +153,19 @@ class Redactor:
         pair = _PFN.search(fields)
         if self._pages_begin is None and pair and int(pair[1], 16) >= 1 << 63:
             self._pages_begin = int(pair[1], 16) - int(pair[2], 16) * _PAGE_BYTES
+        # Where a probe is: functions, and names of modules.
+        fields = _PLACE.sub(b" (redacted)", fields)
         return _ADDRESS.sub(without, fields)
 
     def trace(self, source: BinaryIO, place: str) -> Iterator[bytes]:
         """The lines of a trace, in parts."""
         part: list[bytes] = []
         self._pages_begin = None
-        for line in source:
+        while line := source.readline(_LINE_BYTES):
             if b"\0" in line:
                 raise _binary(place)
+            if len(line) == _LINE_BYTES:
+                raise StoreError(f"{place}: a line of 1 MiB, expected lines of less", place, "lines of less than 1 MiB")
             redacted = self.line(line.rstrip(b"\r\n"))
             if redacted is not None:
                 part.append(redacted)
@@ -210,7 +225,7 @@ class Redactor:
                         kept.seek(0)
                         _add(archive, name, size, kept)
                 else:
-                    redacted = self.file(name, content.read)
+                    redacted = self.file(name, partial(_whole, content, place))
                     if redacted is not None:
                         _add(archive, name, len(redacted), io.BytesIO(redacted))
 
@@ -218,6 +233,14 @@ class Redactor:
 def _binary(place: str) -> StoreError:
     expected = "a trace as text (nearpage replay --trace reads binary ones; trace-cmd report and perf script print them)"
     return StoreError(f"{place}: a binary trace cannot be redacted, expected {expected}", place, expected)
+
+
+def _whole(content: BinaryIO, place: str) -> bytes:
+    """All of a file that is no trace."""
+    whole = content.read(_FILE_BYTES + 1)
+    if len(whole) > _FILE_BYTES:
+        raise StoreError(f"{place}: a file longer than 64 MiB, expected files of a bundle", place, "files of a bundle")
+    return whole
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, content: Any) -> None:

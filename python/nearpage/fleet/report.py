@@ -1,6 +1,6 @@
 """``nearpage-fleet report``: the page of a study. It says first what is known, then where it gets worse, then all there is.
 
-The page is one file of HTML without scripts; the same results give the same bytes.
+The page is one file of HTML, which can be read without its script; the same results give the same bytes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::rows::Row;
-use super::{ProgramsError, failed, root};
+use super::{ProgramsError, failed};
+use crate::step::root;
 
 /// The library of nearpage's malloc.
 pub(super) const LIBRARY: &str = "libnearpage_preload.so";

@@ -1,6 +1,7 @@
 //! The parts of a kernel's log that no other file has.
 
 use nearpage::NodeId;
+use nearpage_machine::NODES_MAX;
 
 /// KiB of a page, of the kernels that log in KiB.
 const KIB_PER_PAGE: u64 = 4;
@@ -30,7 +31,8 @@ impl KernelLog {
         // A rebuild at run time logs the orders again, and those may differ.
         let mut fallback = Vec::<(NodeId, Vec<NodeId>)>::new();
         for (node, order) in text.lines().filter_map(fallback_order) {
-            if fallback.iter().all(|(known, _)| *known != node) {
+            let is_new = fallback.iter().all(|(known, _)| *known != node);
+            if is_new && fallback.len() < NODES_MAX {
                 fallback.push((node, order));
             }
         }

@@ -5,19 +5,14 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nearpage_machine::{
-    FileTree, FolderTree, MemoryTree, Packing, is_machine_file, read_tar_files, shown,
+    Budget, FileTree, FolderTree, MemoryTree, Packing, Unpacking, is_machine_file, read_tar_files,
+    read_within, shown,
 };
 
 use super::data::Recording;
 use super::error::BundleError;
 use super::{folder, oracle};
 
-/// The longest file that is read and is no archive.
-const BYTES_MAX: u64 = 1 << 30;
-/// And if it is packed: recordings of kernels on many topologies have a few megabytes.
-const UNPACKED_BYTES_MAX: u64 = 64 << 20;
-/// The longest file that is kept from an archive. Traces are longer, but they are not read here.
-const MEMBER_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a tar's first block, which has the magic number.
 const HEAD_BYTES: u64 = 512;
 
@@ -27,8 +22,8 @@ impl Recording {
     /// # Errors
     ///
     /// It cannot be read, or is none.
-    pub fn read(path: &Path) -> Result<Recording, BundleError> {
-        read(path)
+    pub fn read(path: &Path, budget: &Budget) -> Result<Recording, BundleError> {
+        read(path, budget)
     }
 
     /// Reads a recording from the content of a file; `source` is its name.
@@ -36,8 +31,12 @@ impl Recording {
     /// # Errors
     ///
     /// The content is none.
-    pub fn read_bytes(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
-        read_stream(source, content)
+    pub fn read_bytes(
+        source: &str,
+        content: &[u8],
+        budget: &Budget,
+    ) -> Result<Recording, BundleError> {
+        read_stream(source, content, budget)
     }
 
     /// Reads a recording from the beginning of `content` to its end; `source` names it in messages. The content is
@@ -46,37 +45,48 @@ impl Recording {
     /// # Errors
     ///
     /// The content cannot be read, or is none.
-    pub fn read_from(source: &str, content: impl Read) -> Result<Recording, BundleError> {
-        read_stream(source, content)
+    pub fn read_from(
+        source: &str,
+        content: impl Read,
+        budget: &Budget,
+    ) -> Result<Recording, BundleError> {
+        read_stream(source, content, budget)
     }
 }
 
-fn read(path: &Path) -> Result<Recording, BundleError> {
+fn read(path: &Path, budget: &Budget) -> Result<Recording, BundleError> {
     let source = shown(path).to_string();
     let unreadable = |error| BundleError::Unreadable { input: source.clone(), error };
     if std::fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return read_tree(&source, Box::new(FolderTree::new(path)));
+        return read_tree(&source, Box::new(FolderTree::new(path).within(budget)));
     }
     let file = File::open(path).map_err(unreadable)?;
-    read_stream(&source, io::BufReader::new(file))
+    read_stream(&source, io::BufReader::new(file), budget)
 }
 
 /// Reads packed or plain content. An archive is never held as a whole, so its trace may have any length.
-fn read_stream(source: &str, content: impl Read) -> Result<Recording, BundleError> {
+fn read_stream(
+    source: &str,
+    content: impl Read,
+    budget: &Budget,
+) -> Result<Recording, BundleError> {
     let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
-    let (packing, content) = recognised(content).map_err(unreadable)?;
+    let unpacking = Unpacking::new(budget);
+    let (packing, content) = recognised(unpacking.file(content)).map_err(unreadable)?;
     let Some(packing) = packing else {
-        return read_plain(source, &read_limited(content, BYTES_MAX).map_err(unreadable)?);
+        let content = read_within(content, budget.input_bytes).map_err(unreadable)?;
+        return read_plain(source, &content, &unpacking);
     };
     let packed = |error| BundleError::Packed { input: source.into(), what: packing.name(), error };
-    let stream = packing.stream(content).map_err(packed)?;
+    let stream = unpacking.stream(packing, content).map_err(packed)?;
     match recognised(stream).map_err(packed)? {
         (Some(Packing::Tar), archive) => {
-            let tree = unpack(source, archive).map_err(packed)?;
+            let tree = unpack(source, archive, &unpacking).map_err(packed)?;
             read_tree(source, Box::new(tree))
         }
         (_, content) => {
-            read_plain(source, &read_limited(content, UNPACKED_BYTES_MAX).map_err(packed)?)
+            let content = read_within(content, budget.unpacked_bytes).map_err(packed)?;
+            read_plain(source, &content, &unpacking)
         }
     }
 }
@@ -88,9 +98,13 @@ fn recognised<'a>(mut content: impl Read + 'a) -> io::Result<(Option<Packing>, i
     Ok((Packing::of(&head), io::Cursor::new(head).chain(content)))
 }
 
-fn read_plain(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
+fn read_plain(
+    source: &str,
+    content: &[u8],
+    unpacking: &Unpacking,
+) -> Result<Recording, BundleError> {
     match content.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => oracle::read(source, content),
+        Some(b'{') => oracle::read(source, content, unpacking),
         _ => Err(BundleError::NoRecording { input: format!("{source}:1:1") }),
     }
 }
@@ -110,22 +124,12 @@ fn read_tree(
     Err(BundleError::NoRecording { input: source.into() })
 }
 
-fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    source.take(bytes_max + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > bytes_max {
-        let message = format!("longer than {bytes_max} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(content)
-}
-
 /// Unpacks those files of a tar that belong to captures. The bundle or root stands at the archive's root or one folder
 /// deep.
-fn unpack(source: &str, content: impl Read) -> io::Result<MemoryTree> {
+fn unpack(source: &str, content: impl Read, unpacking: &Unpacking) -> io::Result<MemoryTree> {
     let mut members = Vec::new();
     let name = |path: &str| is_wanted(path).then(|| path.to_owned());
-    read_tar_files(content, MEMBER_BYTES_MAX, name, |path, file| {
+    read_tar_files(content, unpacking, name, |path, file| {
         members.push((path, file));
     })?;
     let top = top_folder(&members);

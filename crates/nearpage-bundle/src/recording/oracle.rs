@@ -1,14 +1,15 @@
 //! The JSON of one boot: captures under several settings, and the answers of a kernel module.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 
 use nearpage::{CpuId, NodeId, ZoneKind};
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
-use serde::de::{Error, MapAccess, Visitor};
+use nearpage_machine::{Kept, Unpacking};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use super::data::{Capture, Computed, Recording, RecordingKind};
 use super::error::BundleError;
@@ -16,12 +17,16 @@ use super::folder;
 use super::log::KernelLog;
 use super::tree::RecordedTree;
 
+/// Captures, settings, phases, calls and nodes of a recording: the most of each. Recordings have a dozen.
+const ENTRIES_MAX: usize = 1024;
+
 #[derive(Deserialize)]
 struct OracleFile {
-    captures: BTreeMap<String, OracleCapture>,
-    sys: Option<BTreeMap<String, Value>>,
+    #[serde(deserialize_with = "in_order")]
+    captures: Vec<(String, OracleCapture)>,
+    sys: Option<BTreeMap<String, Loose>>,
     dmesg: Option<Dmesg>,
-    module: Option<BTreeMap<String, Value>>,
+    module: Option<BTreeMap<String, Loose>>,
     spec: Option<Spec>,
     kernel: Option<String>,
 }
@@ -29,19 +34,20 @@ struct OracleFile {
 /// The log, with the values that the recorder read.
 #[derive(Deserialize, Default)]
 struct Dmesg {
-    fallback: Option<BTreeMap<u32, Vec<u32>>>,
+    #[serde(default, deserialize_with = "in_order")]
+    fallback: Vec<(u32, Vec<u32>)>,
     raw: Option<String>,
 }
 
 /// The settings and calls of the recording; a recording made by hand may have none.
 #[derive(Deserialize, Default)]
 struct Spec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     module: Vec<ModuleCall>,
     #[serde(default, deserialize_with = "in_order")]
-    sysctl: Vec<(String, Value)>,
+    sysctl: Vec<(String, IgnoredAny)>,
     #[serde(default, deserialize_with = "in_order")]
-    phases: Vec<(String, BTreeMap<String, Value>)>,
+    phases: Vec<(String, BTreeMap<String, IgnoredAny>)>,
 }
 
 #[derive(Deserialize)]
@@ -57,16 +63,27 @@ struct OracleCapture {
     pagetypeinfo: Option<String>,
     vmstat: Option<String>,
     meminfo: Option<String>,
-    error: Option<Value>,
+    error: Option<Loose>,
     parsed: Option<Parsed>,
     #[serde(default)]
-    sysctl_vm: BTreeMap<String, Value>,
+    sysctl_vm: BTreeMap<String, Loose>,
 }
 
 /// `/proc/zoneinfo`, as the recorder read it.
 #[derive(Deserialize)]
 struct Parsed {
-    zones: Vec<ParsedZone>,
+    zones: Vec<Zone>,
+}
+
+/// A zone as it is kept: the one that was read is larger.
+#[derive(Deserialize)]
+#[serde(from = "ParsedZone")]
+struct Zone(ZoneRecord);
+
+impl From<ParsedZone> for Zone {
+    fn from(zone: ParsedZone) -> Zone {
+        Zone(zone.into())
+    }
 }
 
 #[derive(Deserialize)]
@@ -137,12 +154,12 @@ impl From<ParsedPageset> for PagesetRecord {
 }
 
 /// The entries of an object in the order of the text, because phases follow each other. `null` has no entries.
-fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+fn in_order<'de, D: Deserializer<'de>, K: Deserialize<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<Vec<(String, T)>, D::Error> {
-    struct Entries<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-        type Value = Vec<(String, T)>;
+) -> Result<Vec<(K, T)>, D::Error> {
+    struct Entries<K, T>(PhantomData<(K, T)>);
+    impl<'de, K: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Entries<K, T> {
+        type Value = Vec<(K, T)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -155,6 +172,7 @@ fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
             while let Some(entry) = map.next_entry()? {
+                check_count(entries.len())?;
                 entries.push(entry);
             }
             Ok(entries)
@@ -163,10 +181,134 @@ fn in_order<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_any(Entries(PhantomData))
 }
 
+/// A list that is not long.
+fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct List<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = list.next_element()? {
+                check_count(entries.len())?;
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+    deserializer.deserialize_seq(List(PhantomData))
+}
+
+fn check_count<E: Error>(count: usize) -> Result<(), E> {
+    match count < ENTRIES_MAX {
+        true => Ok(()),
+        false => Err(E::custom(format!("more than {ENTRIES_MAX} entries"))),
+    }
+}
+
+/// A value of which only texts and objects matter. A list is not kept: it would take tens of times its length.
+enum Loose {
+    Text(String),
+    /// A number or a word, as it is written.
+    Scalar(String),
+    Object(Vec<(String, Loose)>),
+    List,
+}
+
+impl Loose {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Loose::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn object(&self) -> Option<&[(String, Loose)]> {
+        match self {
+            Loose::Object(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Loose> {
+        Some(&self.object()?.iter().rev().find(|(name, _)| name == key)?.1)
+    }
+
+    /// A string without its quotes, anything else as it is written.
+    fn into_text(self) -> String {
+        match self {
+            Loose::Text(text) | Loose::Scalar(text) => text,
+            Loose::Object(_) => "{...}".into(),
+            Loose::List => "[...]".into(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Loose, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Loose;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Loose, E> {
+                Ok(Loose::Text(text.into()))
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Loose, E> {
+                Ok(Loose::Scalar(value.to_string()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Loose, E> {
+                Ok(Loose::Scalar(value.to_string()))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Loose, E> {
+                Ok(Loose::Scalar(value.to_string()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Loose, E> {
+                Ok(Loose::Scalar(format!("{value:?}")))
+            }
+
+            fn visit_unit<E>(self) -> Result<Loose, E> {
+                Ok(Loose::Scalar("null".into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Loose, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Loose::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Loose::Object(entries))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
 /// Reads the JSON; `source` is the file's name.
-pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleError> {
+pub(super) fn read(
+    source: &str,
+    content: &[u8],
+    unpacking: &Unpacking,
+) -> Result<Recording, BundleError> {
     let file: OracleFile = serde_json::from_slice(content).map_err(|error| {
-        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(content).is_ok();
+        let is_json = serde_json::from_slice::<IgnoredAny>(content).is_ok();
         match is_json && error.to_string().starts_with("missing field `captures`") {
             true => BundleError::Incomplete {
                 input: source.into(),
@@ -182,14 +324,17 @@ pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleErro
         let (input, what) = (source.into(), "no captures".into());
         return Err(BundleError::Incomplete { input, what, expected: "captures.NAME" });
     }
-    let system = system_tree(source, &sys);
-    let mut captures: Vec<Capture> = file
-        .captures
+    let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
+    let mut kept = Kept::new(unpacking);
+    let system = system_tree(source, &sys, &mut kept).map_err(unreadable)?;
+    // By name, and of several of a name the last.
+    let captures: BTreeMap<String, OracleCapture> = file.captures.into_iter().collect();
+    let captures = captures
         .into_iter()
-        .map(|(name, capture)| read_capture(source, name, capture, &system))
-        .collect();
+        .map(|(name, capture)| read_capture(source, name, capture, &system, &mut kept));
+    let mut captures: Vec<Capture> = captures.collect::<io::Result<_>>().map_err(unreadable)?;
     let phases: Vec<&str> = spec.phases.iter().map(|(name, _)| name.as_str()).collect();
-    captures.sort_by_key(|capture| stage(&capture.name, &phases));
+    captures.sort_by_cached_key(|capture| stage(&capture.name, &phases));
     tell_computed(&mut captures, &spec);
     attach_answers(&mut captures, &module, &spec.module);
     let kernel = release(&sys, &dmesg).or(file.kernel).unwrap_or_default();
@@ -199,8 +344,8 @@ pub(super) fn read(source: &str, content: &[u8]) -> Result<Recording, BundleErro
 }
 
 /// The kernel's release, from its version or from the log's first line.
-fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
-    let texts = [sys.get("version").and_then(Value::as_str), dmesg.raw.as_deref()];
+fn release(sys: &BTreeMap<String, Loose>, dmesg: &Dmesg) -> Option<String> {
+    let texts = [sys.get("version").and_then(Loose::text), dmesg.raw.as_deref()];
     let releases = texts.into_iter().flatten().map(folder::release_of);
     releases.into_iter().find(|release| !release.is_empty())
 }
@@ -208,8 +353,10 @@ fn release(sys: &BTreeMap<String, Value>, dmesg: &Dmesg) -> Option<String> {
 /// The log: the orders that the recorder read, and those of the text where they differ.
 fn log(dmesg: Dmesg) -> KernelLog {
     let mut log = KernelLog::parse(dmesg.raw.as_deref().unwrap_or_default());
-    if let Some(read) = dmesg.fallback {
+    if !dmesg.fallback.is_empty() {
         let ids = |ids: Vec<u32>| ids.into_iter().map(NodeId).collect();
+        // By node, and of several of a node the last.
+        let read: BTreeMap<u32, Vec<u32>> = dmesg.fallback.into_iter().collect();
         let read = read.into_iter().map(|(node, order)| (NodeId(node), ids(order)));
         let of_text = std::mem::replace(&mut log.fallback, read.collect());
         for order in of_text {
@@ -285,7 +432,11 @@ impl Computed {
 }
 
 /// The files that all captures share.
-fn system_tree(source: &str, sys: &BTreeMap<String, Value>) -> RecordedTree {
+fn system_tree(
+    source: &str,
+    sys: &BTreeMap<String, Loose>,
+    kept: &mut Kept,
+) -> io::Result<RecordedTree> {
     let mut tree = RecordedTree::new(source);
     for (key, value) in sys {
         let path = match key.as_str() {
@@ -297,44 +448,62 @@ fn system_tree(source: &str, sys: &BTreeMap<String, Value>) -> RecordedTree {
             "llc" => continue,
             _ => format!("sys/devices/system/node/{key}"),
         };
-        insert_values(&mut tree, source, &format!("sys.{key}"), &path, value);
+        insert_values(&mut tree, source, &format!("sys.{key}"), &path, value, kept)?;
     }
-    add_caches(&mut tree, source, sys);
-    tree
+    add_caches(&mut tree, source, sys, kept)?;
+    Ok(tree.shared())
 }
 
 /// Adds a string as a file, and an object as a folder.
-fn insert_values(tree: &mut RecordedTree, source: &str, key: &str, path: &str, value: &Value) {
+fn insert_values(
+    tree: &mut RecordedTree,
+    source: &str,
+    key: &str,
+    path: &str,
+    value: &Loose,
+    kept: &mut Kept,
+) -> io::Result<()> {
     match value {
-        // The recorder removes the last newline. Without it an empty list would look like a hidden one.
-        Value::String(text) => tree.insert(path, format!("{source}: {key}"), format!("{text}\n")),
-        Value::Object(entries) => {
+        Loose::Text(text) => {
+            kept.add_member(source.len() + key.len() + path.len() + text.len())?;
+            // The recorder removes the last newline. Without it an empty list would look like a hidden one.
+            tree.insert(path, format!("{source}: {key}"), format!("{text}\n"));
+        }
+        Loose::Object(entries) => {
             for (name, value) in entries {
                 let (key, path) = (format!("{key}.{name}"), format!("{path}/{name}"));
-                insert_values(tree, source, &key, &path, value);
+                insert_values(tree, source, &key, &path, value, kept)?;
             }
         }
-        _ => {}
+        Loose::Scalar(_) | Loose::List => {}
     }
+    Ok(())
 }
 
 /// CPUs other than 0 have the last cache that CPU 0 has, shared as `llc` tells.
-fn add_caches(tree: &mut RecordedTree, source: &str, sys: &BTreeMap<String, Value>) {
-    let first = sys.get("cache").and_then(Value::as_object);
+fn add_caches(
+    tree: &mut RecordedTree,
+    source: &str,
+    sys: &BTreeMap<String, Loose>,
+    kept: &mut Kept,
+) -> io::Result<()> {
+    let first = sys.get("cache").and_then(Loose::object);
     let last = first.and_then(|leaves| leaves.iter().max_by_key(|(name, _)| name.as_str()));
-    let sharers = sys.get("llc").and_then(Value::as_object);
-    let (Some((index, leaf)), Some(sharers)) = (last, sharers) else { return };
+    let sharers = sys.get("llc").and_then(Loose::object);
+    let (Some((index, leaf)), Some(sharers)) = (last, sharers) else { return Ok(()) };
+    let leaves = ["type", "size"].map(|name| (name, leaf.get(name)));
     for (cpu, list) in sharers.iter().filter(|(cpu, _)| cpu.as_str() != "cpu0") {
         let folder = format!("sys/devices/system/cpu/{cpu}/cache/{index}");
-        for name in ["type", "size"] {
-            if let Some(value) = leaf.get(name) {
+        for (name, value) in leaves {
+            if let Some(value) = value {
                 let key = format!("sys.cache.{index}.{name}");
-                insert_values(tree, source, &key, &format!("{folder}/{name}"), value);
+                insert_values(tree, source, &key, &format!("{folder}/{name}"), value, kept)?;
             }
         }
         let key = format!("sys.llc.{cpu}");
-        insert_values(tree, source, &key, &format!("{folder}/shared_cpu_list"), list);
+        insert_values(tree, source, &key, &format!("{folder}/shared_cpu_list"), list, kept)?;
     }
+    Ok(())
 }
 
 fn read_capture(
@@ -342,7 +511,8 @@ fn read_capture(
     name: String,
     capture: OracleCapture,
     system: &RecordedTree,
-) -> Capture {
+    kept: &mut Kept,
+) -> io::Result<Capture> {
     let mut tree = system.clone();
     let texts = [
         ("zoneinfo", capture.zoneinfo),
@@ -353,35 +523,33 @@ fn read_capture(
     ];
     for (file, text) in texts {
         if let Some(text) = text {
-            tree.insert(&format!("proc/{file}"), format!("{source}: captures.{name}.{file}"), text);
+            let place = format!("{source}: captures.{name}.{file}");
+            kept.add_member(place.len() + text.len())?;
+            tree.insert(&format!("proc/{file}"), place, text);
         }
     }
     for (key, value) in capture.sysctl_vm {
         let place = format!("{source}: captures.{name}.sysctl_vm.{key}");
-        tree.insert(&format!("proc/sys/vm/{key}"), place, text_of(value));
+        let text = value.into_text();
+        kept.add_member(place.len() + key.len() + text.len())?;
+        tree.insert(&format!("proc/sys/vm/{key}"), place, text);
     }
     let parsed_zones =
-        capture.parsed.map(|parsed| parsed.zones.into_iter().map(ZoneRecord::from).collect());
-    let failed = capture.error.map(text_of);
-    Capture { parsed_zones, failed, ..Capture::of_tree(name, Box::new(tree)) }
-}
-
-/// A string without its quotes, anything else as it is written.
-fn text_of(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
+        capture.parsed.map(|parsed| parsed.zones.into_iter().map(|Zone(zone)| zone).collect());
+    let failed = capture.error.map(Loose::into_text);
+    Ok(Capture { parsed_zones, failed, ..Capture::of_tree(name, Box::new(tree)) })
 }
 
 /// Attaches each text of the module to the capture of the same state: `info_NAME` to the capture NAME, others to the
 /// last capture before the module ran.
-fn attach_answers(captures: &mut [Capture], texts: &BTreeMap<String, Value>, calls: &[ModuleCall]) {
-    let order = |name: &str| calls.iter().position(|call| call.name == name);
+fn attach_answers(captures: &mut [Capture], texts: &BTreeMap<String, Loose>, calls: &[ModuleCall]) {
+    // Of several of a name the first.
+    let calls = calls.iter().enumerate().rev();
+    let order: HashMap<&str, usize> = calls.map(|(at, call)| (&*call.name, at)).collect();
     let mut texts: Vec<(&String, &str)> =
-        texts.iter().filter_map(|(name, text)| Some((name, text.as_str()?))).collect();
+        texts.iter().filter_map(|(name, text)| Some((name, text.text()?))).collect();
     // The sort is stable: texts of unknown calls stay in the order of their names.
-    texts.sort_by_key(|(name, _)| order(name));
+    texts.sort_by_key(|(name, _)| order.get(name.as_str()));
     for (name, text) in texts.into_iter().filter(|(name, _)| !name.ends_with(".err")) {
         let asked_in = name.strip_prefix("info_");
         let named = captures.iter().position(|capture| Some(capture.name.as_str()) == asked_in);

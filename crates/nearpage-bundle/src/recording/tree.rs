@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use nearpage_machine::FileTree;
 
@@ -9,8 +10,12 @@ use nearpage_machine::FileTree;
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordedTree {
     source: String,
-    files: BTreeMap<String, RecordedFile>,
+    files: Files,
+    /// Those that captures share.
+    shared: Arc<Files>,
 }
+
+type Files = BTreeMap<String, RecordedFile>;
 
 #[derive(Clone, Debug)]
 struct RecordedFile {
@@ -21,7 +26,16 @@ struct RecordedFile {
 impl RecordedTree {
     /// A tree without files; `source` names it in messages.
     pub(super) fn new(source: impl Into<String>) -> RecordedTree {
-        RecordedTree { source: source.into(), files: BTreeMap::new() }
+        RecordedTree { source: source.into(), ..RecordedTree::default() }
+    }
+
+    /// The same files, which many trees may have now and none has for itself.
+    pub(super) fn shared(self) -> RecordedTree {
+        RecordedTree { source: self.source, files: Files::new(), shared: Arc::new(self.files) }
+    }
+
+    fn file(&self, path: &str) -> Option<&RecordedFile> {
+        self.files.get(path).or_else(|| self.shared.get(path))
     }
 
     /// Adds a file that stands at `place` of the recording, or replaces it.
@@ -40,21 +54,28 @@ impl RecordedTree {
 
 impl FileTree for RecordedTree {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.files.get(path).map(|file| file.content.clone()))
+        Ok(self.file(path).map(|file| file.content.clone()))
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
         let below = format!("{path}/");
-        let entries =
-            self.files.range(below.clone()..).map_while(|(file, _)| file.strip_prefix(&below));
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.split('/').next()).map(String::from).collect();
+        let entries = |files: &'_ Files| -> Vec<String> {
+            let entries =
+                files.range(below.clone()..).map_while(|(file, _)| file.strip_prefix(&below));
+            let mut names: Vec<&str> =
+                entries.filter_map(|entry| entry.split('/').next()).collect();
+            names.dedup();
+            names.into_iter().map(String::from).collect()
+        };
+        let mut names = entries(&self.files);
+        names.extend(entries(&self.shared));
+        names.sort_unstable();
         names.dedup();
         Ok(names)
     }
 
     fn display(&self, path: &str) -> String {
-        match (path, self.files.get(path)) {
+        match (path, self.file(path)) {
             ("", _) => self.source.clone(),
             (_, Some(file)) => file.place.clone(),
             (path, None) => format!("{}: {path}", self.source),

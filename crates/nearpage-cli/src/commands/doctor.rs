@@ -36,6 +36,9 @@ pub struct DoctorArgs {
     /// Print one JSON object; --help says what is in it
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: input::Limit,
 }
 
 impl DoctorArgs {
@@ -117,11 +120,12 @@ fn report(arguments: &DoctorArgs) -> Result<(Report, Vec<String>), CommandError>
         true => STANDARD_INPUT.into(),
         false => path.to_string_lossy(),
     };
-    match input::read_recording(path) {
+    let budget = arguments.limit.budget();
+    match input::read_recording(path, &budget) {
         Ok(recording) => of_recording(&source, &recording, arguments.capture.as_deref()),
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
-            let facts = Facts::read(&*open_tree(path)?);
+            let facts = Facts::read(&*open_tree(path, &budget)?);
             Ok((Report::new(source, &facts), facts.unreadable))
         }
         Err(error) => Err(error.into()),

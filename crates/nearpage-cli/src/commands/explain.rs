@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::input::{self, STANDARD};
 use super::{CommandError, write_output};
 use crate::confined::Rights;
+use crate::outputs::Kind;
 use inputs::Wanted;
 
 /// Say why a kernel refused memory: read page allocation failures, OOM reports, stalls and SLUB failures in its log.
@@ -44,12 +45,17 @@ pub struct ExplainArgs {
     /// Write a page of HTML with the first reports of each kind
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    #[command(flatten)]
+    limit: input::Limit,
 }
 
 impl ExplainArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(self.logs.iter().chain(&self.vmcore)).writing(&self.report)
+        Rights::default()
+            .reading(self.logs.iter().chain(&self.vmcore))
+            .writing(Kind::Page, &self.report)
     }
 }
 
@@ -122,10 +128,11 @@ pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
     inputs().try_for_each(inputs::check)?;
     let names: Vec<String> = inputs().chain(image).map(inputs::name).collect();
     let origin = Origin::new(std::env::args_os(), "none: nothing is random".into());
+    let budget = arguments.limit.budget();
     let mut beside = Beside::default();
     for path in inputs() {
         let mut failed = None;
-        inputs::each(path, Wanted::Texts, &mut |name, source| {
+        inputs::each(path, Wanted::Texts, &budget, &mut |name, source| {
             // A log that cannot be read is told when it is read for its reports.
             let is_log = !path.is_dir() && name == inputs::name(path);
             failed = beside.add_from(source).err().filter(|_| !is_log);
@@ -145,7 +152,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<(), CommandError> {
         }
         for path in inputs() {
             let mut written = Ok(());
-            let read = inputs::each(path, Wanted::Logs, &mut |name, source| {
+            let read = inputs::each(path, Wanted::Logs, &budget, &mut |name, source| {
                 written = shown.read(output, name, source, &mut failure);
                 if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use nearpage_machine::shown;
-use nearpage_report::file::PageFile;
 use nearpage_watch::{
     Cardinality, Format, Limits, Pagesets, Sample, Sampler, ServeError, Server, exposition,
 };
@@ -18,6 +17,7 @@ use signal_hook::flag;
 
 use super::{CommandError, print, watched};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Serve metrics of this machine for Prometheus: nodes, zones, free blocks, what would be refused, and marks.
@@ -49,13 +49,16 @@ pub struct ExportArgs {
     /// Read the allocator of a process that serves its figures, by its id or the path of its socket
     #[arg(short, long, value_name = "PID|SOCKET", conflicts_with = "sysroot")]
     process: Option<String>,
+
+    #[command(flatten)]
+    limit: super::input::Limit,
 }
 
 impl ExportArgs {
     /// What it needs to write the metrics of another machine; whoever serves them needs a network.
     pub(super) fn rights(&self) -> Option<Rights> {
         let (path, file) = (self.sysroot.as_ref()?, self.textfile.as_ref()?);
-        Some(Rights::default().reading([path]).writing([file]))
+        Some(Rights::default().reading([path]).writing(Kind::PageForAll, [file]))
     }
 }
 
@@ -104,7 +107,10 @@ impl ExportFailure {
 pub fn run(arguments: &ExportArgs) -> Result<(), CommandError> {
     let tree = match &arguments.process {
         Some(process) => watched::process(process)?,
-        None => watched::tree(arguments.sysroot.as_deref(), arguments.capture.as_deref())?,
+        None => {
+            let (path, capture) = (arguments.sysroot.as_deref(), arguments.capture.as_deref());
+            watched::tree(path, capture, &arguments.limit.budget())?
+        }
     };
     let (pagesets, cardinality) = match arguments.per_cpu {
         true => (Pagesets::EachCpu, Cardinality::EachCpu),
@@ -153,5 +159,5 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
         return Err(ExportFailure::Name { path: shown(path).to_string() }.into());
     }
     // Replaced in one step: the collector never reads half a file.
-    Ok(PageFile::at(path, &[], None)?.for_all().write(text)?)
+    Ok(Output::page(Kind::PageForAll, path, &[])?.write(text)?)
 }

@@ -6,16 +6,36 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command};
 use nearpage::Model;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::tunable::SettingKey;
-use nearpage_machine::{InputError, MachineDescription, MachineInput, Place, catalog};
-use nearpage_report::file::{PageFile, WriteError};
+use nearpage_machine::{
+    Budget, InputError, MachineDescription, MachineInput, Place, catalog, size,
+};
+use nearpage_report::file::WriteError;
 
-use super::sudo;
+use crate::outputs::{Kind, Output};
+
+/// How much of an input is read, of all commands that read one.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Read so much of an input that you trust where less is the most: 1G
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    limit: Option<u64>,
+}
+
+impl Limit {
+    pub(super) fn budget(self) -> Budget {
+        self.limit.map_or(Budget::DEFAULT, |bytes| Budget::DEFAULT.raised_to(bytes))
+    }
+}
+
+fn limit(text: &str) -> Result<u64, String> {
+    size::parse(text).ok_or_else(|| format!("expected {}", size::EXPECTED))
+}
 
 /// What messages and documents call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
@@ -32,10 +52,10 @@ pub(super) fn is_standard(path: &Path) -> bool {
 pub(super) fn page_file<'a>(
     path: &Path,
     inputs: impl Iterator<Item = &'a Path>,
-) -> Result<PageFile, WriteError> {
+) -> Result<Output, WriteError> {
     let files: Vec<PathBuf> = inputs.flat_map(files_of).collect();
     let files = files.iter().map(PathBuf::as_path).collect::<Vec<_>>();
-    PageFile::at(path, &files, sudo::caller())
+    Output::page(Kind::Page, path, &files)
 }
 
 /// The files behind an input: a file, all files below a folder, and the file that standard input was redirected from.
@@ -53,16 +73,19 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The machine that `--topology` names: one of the catalogue, or one in a file of any kind or on standard input.
-pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, DescriptionFailure> {
+pub(super) fn read_machine(
+    path: &Path,
+    budget: &Budget,
+) -> Result<MachineDescription, DescriptionFailure> {
     if is_standard(path) {
-        return Ok(MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock())?);
+        return Ok(MachineDescription::from_reader(STANDARD_INPUT, io::stdin().lock(), budget)?);
     }
     if let Some((name, machine)) =
         path.to_str().and_then(|name| Some((name, catalog::machine(name)?)))
     {
         return Ok(MachineDescription::new(name.into(), machine)?);
     }
-    let machine = MachineDescription::read(&MachineInput::Path(path.into()));
+    let machine = MachineDescription::read(&MachineInput::Path(path.into()), budget);
     machine.map_err(|error| match error {
         InputError::Unreadable { .. } if is_name(path) => DescriptionFailure::NoMachine(error),
         error => error.into(),
@@ -70,14 +93,17 @@ pub(super) fn read_machine(path: &Path) -> Result<MachineDescription, Descriptio
 }
 
 /// The same, or the short form as it stands on a command line.
-pub(super) fn read_machine_text(text: &str) -> Result<MachineDescription, DescriptionFailure> {
+pub(super) fn read_machine_text(
+    text: &str,
+    budget: &Budget,
+) -> Result<MachineDescription, DescriptionFailure> {
     match text.trim_start().starts_with("--numa") {
         true => {
-            let machine = MachineDescription::read(&short_form(text))?;
+            let machine = MachineDescription::read(&short_form(text), budget)?;
             // Two of them have two names.
             Ok(MachineDescription { source: text.trim().to_owned(), ..machine })
         }
-        false => read_machine(Path::new(text)),
+        false => read_machine(Path::new(text), budget),
     }
 }
 
@@ -104,16 +130,18 @@ fn is_name(path: &Path) -> bool {
 }
 
 /// Reads a recording of any kind from a path, or from standard input.
-pub(super) fn read_recording(path: &Path) -> Result<Recording, BundleError> {
+pub(super) fn read_recording(path: &Path, budget: &Budget) -> Result<Recording, BundleError> {
     match is_standard(path) {
-        true => Recording::read_from(STANDARD_INPUT, io::stdin().lock()),
-        false => Recording::read(path),
+        true => Recording::read_from(STANDARD_INPUT, io::stdin().lock(), budget),
+        false => Recording::read(path, budget),
     }
 }
 
 /// An archive of /sys and /proc from standard input.
-pub(super) fn standard_input_tree() -> Result<nearpage_machine::MemoryTree, InputError> {
-    nearpage_machine::read_tree(STANDARD_INPUT, io::stdin().lock())
+pub(super) fn standard_input_tree(
+    budget: &Budget,
+) -> Result<nearpage_machine::MemoryTree, InputError> {
+    nearpage_machine::read_tree(STANDARD_INPUT, io::stdin().lock(), budget)
 }
 
 /// A description that cannot be read.

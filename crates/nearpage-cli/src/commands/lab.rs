@@ -7,6 +7,7 @@ mod text;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::{MutexGuard, PoisonError};
 
 use clap::Args;
@@ -21,9 +22,10 @@ use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
-use super::input::{STANDARD, named_models, read_machine_text};
+use super::input::{Limit, STANDARD, named_models, read_machine_text};
 use super::progress::Bar;
 use crate::confined::Rights;
+use crate::outputs::Kind;
 
 /// Run published results and scenarios on simulated machines, and compare.
 ///
@@ -88,6 +90,9 @@ pub struct LabArgs {
     /// With `costs`: measure a table of costs on this machine and print it
     #[arg(long)]
     measure: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl LabArgs {
@@ -95,7 +100,8 @@ impl LabArgs {
     pub(super) fn rights(&self) -> Option<Rights> {
         let inputs = self.scenarios.iter().chain(&self.machine).chain(&self.costs);
         // Scenarios name files of the current folder.
-        let rights = || Rights::default().reading(["."]).reading(inputs).writing(&self.report);
+        let rights =
+            || Rights::default().reading(["."]).reading(inputs).writing(Kind::Page, &self.report);
         (!self.measure).then(rights)
     }
 }
@@ -205,7 +211,9 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
         _ => (&*arguments.scenarios, false),
     };
     check_sweep(arguments, names, is_sweep)?;
-    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
+    let machine = arguments.machine.as_deref();
+    let machine = machine.map(|text| read_machine_text(text, &arguments.limit.budget()));
+    let machine = machine.transpose()?;
     check_standard_input(arguments, names)?;
     let loads = loads(names);
     check_loads(arguments, names, &loads)?;
@@ -222,7 +230,7 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
     let work = interrupt::Shared::default();
     let names = scenarios.iter().map(|entry| entry.name().to_owned()).collect();
     lock(&work).left = names;
-    let output = Output::of(arguments, &scenarios)?;
+    let output = Arc::new(Output::of(arguments, &scenarios)?);
     interrupt::watch(&work, output.clone()).map_err(CommandError::Output)?;
     for scenario in &scenarios {
         let report = match scenario {

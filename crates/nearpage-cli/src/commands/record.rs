@@ -17,8 +17,8 @@ use indicatif::ProgressBar;
 
 use super::bench::parse_bytes;
 use super::input::is_standard;
-use super::{CommandError, print, print_json, sudo};
-use crate::terminal;
+use super::{CommandError, print, print_json};
+use crate::{sudo, terminal};
 use nearpage_trace::record::{
     Contents, Control, Ended, EventChoice, Gauge, Limits, Output, OutputError, Progress,
     RecordError, Recorded, Recorder, SCRIPT, Target,

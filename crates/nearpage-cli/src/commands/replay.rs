@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use nearpage_replay::{Options, Replay, Report, ZoneChoice};
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::replay::page_of_report;
 
-use super::input::{is_standard, page_file};
+use super::input::{Limit, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use input::Input;
 use what_if::WhatIfArgs;
 
@@ -87,6 +87,9 @@ pub struct ReplayArgs {
 
     #[command(flatten)]
     what_if: WhatIfArgs,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl ReplayArgs {
@@ -98,7 +101,7 @@ impl ReplayArgs {
             None => Rights::default()
                 .reading(self.bundle.iter().chain(&self.trace))
                 .reading(&self.what_if.topology)
-                .writing(&self.report),
+                .writing(Kind::Page, &self.report),
         };
         rights.unpacking()
     }
@@ -207,7 +210,9 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     if arguments.what_if.asks_for_help() {
         return print(&what_if::tunables());
     }
-    let input = Input { bundle: arguments.bundle.as_deref(), trace: arguments.trace.as_deref() };
+    let budget = arguments.limit.budget();
+    let (bundle, trace) = (arguments.bundle.as_deref(), arguments.trace.as_deref());
+    let input = Input { bundle, trace, budget };
     arguments.check(&input)?;
     let explain = arguments.explain.as_deref().map(str::parse).transpose();
     let explain = explain.map_err(ReplayFailure::Explain)?;
@@ -224,7 +229,8 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), CommandError> {
     };
     let named = arguments.what_if.models(&replay);
     let rules = if named.len() > 1 { named } else { Vec::new() };
-    let (wish, slab_rules) = (arguments.what_if.wish(&replay)?, arguments.what_if.slab_rules());
+    let (wish, slab_rules) =
+        (arguments.what_if.wish(&replay, &budget)?, arguments.what_if.slab_rules());
     let starts = arguments.starts;
     let options = Options { zones, starts, explain, wish, rules, slab_rules };
     let watched = Interruptible::begin(Bar::percent("replay"))?;
@@ -264,7 +270,7 @@ impl ReplayArgs {
     }
 
     /// The file of the page.
-    fn page_file(&self, input: &Input<'_>) -> Result<Option<PageFile>, CommandError> {
+    fn page_file(&self, input: &Input<'_>) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };

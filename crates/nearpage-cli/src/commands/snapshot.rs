@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nearpage_kcore::{KcoreError, State};
-use nearpage_machine::{OutputFolder, shown};
+use nearpage_machine::shown;
 use serde::Serialize;
 
-use super::{CommandError, print, print_json, sudo, vmcore};
+use super::{CommandError, print, print_json, vmcore};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Write what the page allocator of a kernel holds as a bundle: of this machine's kernel, or of a dump.
@@ -59,7 +60,7 @@ impl SnapshotArgs {
     /// What it needs for an image that somebody sent.
     pub(super) fn rights(&self) -> Option<Rights> {
         let image = self.vmcore.as_ref()?;
-        Some(Rights::default().reading([image]).writing([&self.output]))
+        Some(Rights::default().reading([image]).writing(Kind::New, [&self.output]))
     }
 }
 
@@ -113,8 +114,8 @@ pub(super) fn run(arguments: &SnapshotArgs) -> Result<(), CommandError> {
 
 fn write(path: &Path, state: &State, log: Option<&str>) -> io::Result<()> {
     // It has what only root may read.
-    let (made_in, name) = OutputFolder::of(path, sudo::caller())?;
-    let file = made_in.create(&name)?;
+    let (_, file) = Output::begun(Kind::New, path)?;
+    let file = file.ok_or(io::ErrorKind::InvalidData)?;
     let folder = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut builder = tar::Builder::new(io::BufWriter::new(file));
     let mut add = |name: &str, content: &[u8]| {

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::{CommandError, watched, write_output};
 use crate::confined::Rights;
+use crate::outputs::Kind;
 use source::Source;
 
 /// Live view of free memory by node, zone and process, with problems marked.
@@ -94,13 +95,26 @@ pub struct TopArgs {
     /// Show what was recorded
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "process", "record", "capture"])]
     play: Option<PathBuf>,
+
+    #[command(flatten)]
+    limit: super::input::Limit,
 }
 
 impl TopArgs {
     /// What it needs for another machine than this one, or for a recording.
     pub(super) fn rights(&self) -> Option<Rights> {
         let input = self.other_machine().or(self.play.as_deref())?;
-        Some(Rights::default().reading([input]).writing(&self.record).with_panes())
+        let rights = Rights::default().reading([input]).writing(Kind::Tape, &self.record);
+        Some(rights.with_panes(self.has_panes()))
+    }
+
+    /// Whether what is printed is a stream or one text.
+    fn is_stream(&self) -> bool {
+        self.once || self.json || self.csv || self.count.is_some()
+    }
+
+    fn has_panes(&self) -> bool {
+        !self.is_stream() && io::stdout().is_terminal() && has_cursor()
     }
 
     /// A machine other than this one: a copy, a recording or an image.
@@ -162,8 +176,7 @@ struct Document<'a> {
 ///
 /// The input cannot be read, or the output cannot be written.
 pub fn run(arguments: &TopArgs) -> Result<(), CommandError> {
-    let is_stream = arguments.once || arguments.json || arguments.csv || arguments.count.is_some();
-    let has_panes = !is_stream && io::stdout().is_terminal() && has_cursor();
+    let (is_stream, has_panes) = (arguments.is_stream(), arguments.has_panes());
     let source = Source::open(arguments, has_panes)?;
     let signals = signals::watch(has_panes)?;
     match has_panes {

@@ -95,6 +95,9 @@ pub struct TopoArgs {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+
+    #[command(flatten)]
+    limit: input::Limit,
 }
 
 impl TopoArgs {
@@ -302,21 +305,24 @@ impl TopoArgs {
                 machine,
             )?));
         }
+        let budget = self.limit.budget();
         Ok(Some(match (&self.topology, &self.sysroot) {
-            (Some(path), _) => input::read_machine(path)?,
+            (Some(path), _) => input::read_machine(path, &budget)?,
             (None, Some(path)) if input::is_standard(path) => {
-                let machine = read_machine(&input::standard_input_tree()?);
+                let machine = read_machine(&input::standard_input_tree(&budget)?);
                 let machine = machine.map_err(nearpage_machine::InputError::from)?;
                 MachineDescription::new(input::STANDARD_INPUT.into(), machine)?
             }
-            (None, Some(path)) => MachineDescription::read(&MachineInput::Sysroot(path.clone()))?,
+            (None, Some(path)) => {
+                MachineDescription::read(&MachineInput::Sysroot(path.clone()), &budget)?
+            }
             (None, None) if self.numa.is_empty() => return Ok(None),
             (None, None) => {
                 let (nodes, distances) = (self.numa.clone(), self.numa_distance.clone());
                 let input = MachineInput::ShortForm { nodes, distances };
                 MachineDescription {
                     source: "command line".into(),
-                    ..MachineDescription::read(&input)?
+                    ..MachineDescription::read(&input, &budget)?
                 }
             }
         }))

@@ -4,25 +4,24 @@ mod summary;
 mod twin;
 
 use std::cell::RefCell;
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::{OutputFolder, open_found, shown};
+use nearpage_machine::{Budget, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
 use nearpage_trace::{TraceCounts, TraceError, TraceEvent, read_trace_with_frames, unpacked};
 use serde::Serialize;
-use tempfile::TempPath;
 
-use super::input::{STANDARD_INPUT, is_standard, page_file};
+use super::input::{Limit, STANDARD_INPUT, is_standard, page_file};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
-use super::{CommandError, print, print_json, sudo};
+use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 
 /// Write traces of the page allocator for other tools, or of loads like a recorded one.
 #[derive(Args, Debug)]
@@ -37,7 +36,7 @@ impl TraceArgs {
         let rights = match &self.action {
             Action::Export(arguments) => Rights::default()
                 .reading(arguments.bundle.iter().chain(&arguments.trace))
-                .writing(arguments.perfetto.iter().chain(&arguments.chrome)),
+                .writing(Kind::Page, arguments.perfetto.iter().chain(&arguments.chrome)),
             Action::Twin(arguments) => arguments.rights(),
             Action::Summary(arguments) => arguments.rights(),
         };
@@ -79,6 +78,9 @@ struct ExportArgs {
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 const AFTER_HELP: &str = "\
@@ -140,12 +142,12 @@ pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
         Action::Twin(arguments) => return twin::run(arguments),
         Action::Summary(arguments) => return summary::run(arguments),
     };
-    check(arguments)?;
-    Ok(export(arguments)?).and_then(|document| tell(arguments, &document))
+    let outputs = check(arguments)?;
+    Ok(export(arguments, outputs)?).and_then(|document| tell(arguments, &document))
 }
 
-/// Refuses outputs that would replace an input or each other.
-fn check(arguments: &ExportArgs) -> Result<(), CommandError> {
+/// Refuses outputs that would replace an input or each other. Gives them, and `None` for standard output.
+fn check(arguments: &ExportArgs) -> Result<Vec<Option<Output>>, CommandError> {
     let outputs: Vec<&Path> = [&arguments.perfetto, &arguments.chrome]
         .into_iter()
         .flatten()
@@ -165,18 +167,21 @@ fn check(arguments: &ExportArgs) -> Result<(), CommandError> {
                 .into(),
         ));
     }
-    for path in outputs.into_iter().filter(|path| !is_standard(path)) {
+    let output = |path: &Path| {
+        if is_standard(path) {
+            return Ok(None);
+        }
         let inputs =
             [&arguments.bundle, &arguments.trace].into_iter().flatten().map(PathBuf::as_path);
         match page_file(path, inputs) {
-            Ok(_) => {}
+            Ok(output) => Ok(Some(output)),
             Err(WriteError::Unwritable { path, source: error }) => {
-                return Err(TraceFailure::Write { path, error }.into());
+                Err(TraceFailure::Write { path, error }.into())
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error.into()),
         }
-    }
-    Ok(())
+    };
+    outputs.into_iter().map(output).collect()
 }
 
 /// Where a path leads to, whatever it is called: behind links where it is there, else in its folder.
@@ -206,7 +211,7 @@ struct Written {
     counts: Counted,
 }
 
-fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
+fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Document, TraceFailure> {
     let named = [
         (&arguments.perfetto, Format::Perfetto, "perfetto"),
         (&arguments.chrome, Format::Chrome, "chrome"),
@@ -215,13 +220,14 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
         .into_iter()
         .filter_map(|(path, format, name)| Some((path.as_ref()?, format, name)))
         .collect();
+    let budget = arguments.limit.budget();
     let bundle = match (&arguments.bundle, &arguments.trace) {
         (None, Some(_)) => None,
         (None, None) => Some(Bundle::shipped()),
         (Some(path), trace) => {
             let bundle = match is_standard(path) {
-                true => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
-                false => Bundle::open(path)?,
+                true => Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?,
+                false => Bundle::open(path, &budget)?,
             };
             Some(match trace {
                 Some(trace) => bundle.with_trace(trace)?,
@@ -231,9 +237,9 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
     };
     let zones = bundle.as_ref().map(Bundle::zone_frames).transpose()?.unwrap_or_default();
     let mut timelines = Vec::new();
-    for (path, format, _) in &named {
+    for ((path, format, _), output) in named.iter().zip(&outputs) {
         let timeline =
-            Output::create(path).and_then(|output| Timeline::new(*format, output, zones.clone()));
+            opened_output(output.as_ref()).and_then(|to| Timeline::new(*format, to, zones.clone()));
         timelines.push(timeline.map_err(|error| failed(path, error))?);
     }
     let counts = match (&bundle, &arguments.trace) {
@@ -242,26 +248,28 @@ fn export(arguments: &ExportArgs) -> Result<Document, TraceFailure> {
                 Interruptible::begin(Bar::percent("read")).map_err(TraceFailure::Signals)?;
             bundle.draw(&mut timelines, &observer)?
         }
-        (None, Some(path)) => draw_alone(path, &mut timelines)?,
+        (None, Some(path)) => draw_alone(path, &budget, &mut timelines)?,
         (None, None) => unreachable!("without a trace there is a bundle"),
     };
-    let mut outputs = Vec::new();
-    for (timeline, (path, _, format)) in timelines.into_iter().zip(named) {
-        let written = timeline.finish().and_then(|(counts, output)| {
-            output.keep()?;
+    let mut written = Vec::new();
+    for ((timeline, (path, _, format)), output) in timelines.into_iter().zip(named).zip(outputs) {
+        let kept = timeline.finish().and_then(|(counts, mut to)| {
+            to.flush()?;
+            output.map_or(Ok(()), |output| output.keep())?;
             Ok(counts)
         });
-        let counts = written.map_err(|error| failed(path, error))?;
-        outputs.push(Written { path: shown(path).to_string(), format, counts });
+        let counts = kept.map_err(|error| failed(path, error))?;
+        written.push(Written { path: shown(path).to_string(), format, counts });
     }
-    Ok(Document { schema: 1, events: counts.events, outputs })
+    Ok(Document { schema: 1, events: counts.events, outputs: written })
 }
 
 fn draw_alone(
     path: &Path,
-    timelines: &mut [Timeline<Output>],
+    budget: &Budget,
+    timelines: &mut [Timeline<BufWriter<Box<dyn Write>>>],
 ) -> Result<TraceCounts, TraceFailure> {
-    let (name, text) = opened(path)?;
+    let (name, text) = opened(path, budget)?;
     let timelines = RefCell::new(timelines);
     let each = |event: &TraceEvent<'_>| {
         timelines.borrow_mut().iter_mut().for_each(|timeline| timeline.event(event));
@@ -273,13 +281,13 @@ fn draw_alone(
 }
 
 /// The name and the text of a trace alone: of a file, or of standard input.
-fn opened(path: &Path) -> Result<(String, Box<dyn io::Read>), TraceError> {
+fn opened(path: &Path, budget: &Budget) -> Result<(String, Box<dyn io::Read>), TraceError> {
     let name = if is_standard(path) { STANDARD_INPUT.to_owned() } else { shown(path).to_string() };
     let packed: io::Result<Box<dyn io::Read>> = match is_standard(path) {
         true => Ok(Box::new(io::stdin().lock())),
         false => File::open(path).map(|file| Box::new(file) as _),
     };
-    match packed.and_then(unpacked) {
+    match packed.and_then(|packed| unpacked(packed, budget)) {
         Ok(text) => Ok((name, text)),
         Err(source) => Err(TraceError::Unreadable { input: name, offset: 0, source }),
     }
@@ -315,58 +323,10 @@ fn tell(arguments: &ExportArgs, document: &Document) -> Result<(), CommandError>
     print(&text)
 }
 
-/// A file that takes its name when it is whole; or a device, or standard output.
-enum Output {
-    Beside(BufWriter<File>, TempPath, OutputFolder, OsString),
-    Plain(BufWriter<Box<dyn Write>>),
-}
-
-impl Output {
-    fn create(path: &Path) -> io::Result<Output> {
-        if is_standard(path) {
-            return Ok(Output::Plain(BufWriter::new(Box::new(io::stdout()))));
-        }
-        let (mut folder, mut name) = OutputFolder::of(path, sudo::caller())?;
-        if let Some(found) = folder.find_behind_link(&name)? {
-            if !found.metadata()?.is_file() {
-                let stream = open_found(&found, OpenOptions::new().write(true))?;
-                return Ok(Output::Plain(BufWriter::new(Box::new(stream))));
-            }
-            (folder, name) = OutputFolder::of(&place(path), sudo::caller())?;
-            folder.find(&name)?;
-        }
-        // Made and written without the library, whose errors name its file instead of the user's.
-        let made = tempfile::Builder::new()
-            .make_in(folder.here(), |path| folder.create(path.file_name().unwrap_or_default()))?;
-        let (file, beside) = made.into_parts();
-        Ok(Output::Beside(BufWriter::new(file), beside, folder, name))
-    }
-
-    fn keep(self) -> io::Result<()> {
-        match self {
-            Output::Plain(mut writer) => writer.flush(),
-            Output::Beside(mut writer, beside, folder, name) => {
-                writer.flush()?;
-                // Others may have planted something meanwhile.
-                folder.find(&name)?;
-                beside.persist(folder.path(&name)).map_err(|error| error.error)
-            }
-        }
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Output::Beside(writer, ..) => writer.write(bytes),
-            Output::Plain(writer) => writer.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Output::Beside(writer, ..) => writer.flush(),
-            Output::Plain(writer) => writer.flush(),
-        }
-    }
+/// Where a timeline is written to.
+fn opened_output(output: Option<&Output>) -> io::Result<BufWriter<Box<dyn Write>>> {
+    Ok(BufWriter::new(match output {
+        Some(output) => Box::new(output.begin()?),
+        None => Box::new(io::stdout()),
+    }))
 }

@@ -48,6 +48,9 @@ pub struct VerifyArgs {
     /// The rules; auto chooses by the recorded kernel's version
     #[arg(long, value_parser = input::models(), default_value_t)]
     model: ModelChoice,
+
+    #[command(flatten)]
+    limit: input::Limit,
 }
 
 impl VerifyArgs {
@@ -110,7 +113,8 @@ pub fn run(arguments: &VerifyArgs) -> Result<(), CommandError> {
         return Err(CommandError::Usage(problem.into()));
     }
     let wishes = Wishes { model: arguments.model, settings: Vec::new() };
-    let read = |path: &std::path::Path| input::read_recording(path);
+    let budget = arguments.limit.budget();
+    let read = |path: &std::path::Path| input::read_recording(path, &budget);
     let reports = verify::verify_all(&arguments.paths, &read, &wishes, &Unwatched)
         .expect("nobody asks to stop");
     match arguments.json {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nearpage_bundle::BundleError;
-use nearpage_machine::{FileTree, FolderTree, open_tree, shown};
+use nearpage_machine::{Budget, FileTree, FolderTree, open_tree, shown};
 use nearpage_watch::ProcessTree;
 
 use super::{CommandError, input};
@@ -13,9 +13,10 @@ use super::{CommandError, input};
 pub(super) fn tree(
     path: Option<&Path>,
     capture: Option<&str>,
+    budget: &Budget,
 ) -> Result<Box<dyn FileTree>, CommandError> {
     let Some(path) = path else { return Ok(Box::new(FolderTree::new("/"))) };
-    match input::read_recording(path) {
+    match input::read_recording(path, budget) {
         Ok(mut recording) => {
             let name = recording.capture(capture)?.name.clone();
             let at = recording.captures.iter().position(|capture| capture.name == name);
@@ -24,7 +25,7 @@ pub(super) fn tree(
         }
         // A folder may have fewer files, or have them one folder deeper.
         Err(BundleError::NoRecording { .. }) if !input::is_standard(path) => {
-            let tree = open_tree(path)?;
+            let tree = open_tree(path, budget)?;
             if let Some(capture) = capture {
                 return Err(CommandError::Usage(format!(
                     "{}: it has no capture {capture}: only recordings have captures, and it is none",

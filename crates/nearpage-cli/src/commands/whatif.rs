@@ -16,17 +16,19 @@ use nearpage_replay::{
     Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
-use super::input::{STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text};
+use super::input::{
+    Limit, STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text,
+};
 use super::interrupt::Interruptible;
 use super::progress::Bar;
 use super::replay::{ReplayFailure, tunables};
 use super::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 use crate::terminal;
 
 /// Say what a machine, a setting or a set of rules would do to a load.
@@ -83,6 +85,9 @@ pub struct WhatIfArgs {
     /// Plain text of at most 25 lines, for a mail
     #[arg(long)]
     card: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl WhatIfArgs {
@@ -90,7 +95,7 @@ impl WhatIfArgs {
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
         let inputs = machines.chain([&*self.input]);
-        Rights::default().reading(inputs).writing(&self.report).unpacking()
+        Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
 
@@ -143,7 +148,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
         );
     }
-    let machines = arguments.machine.iter().map(|given| read_machine_text(given));
+    let budget = arguments.limit.budget();
+    let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));
     let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
     let load = arguments.input.to_str().and_then(Load::by_name);
     if load.is_some() && arguments.waits {
@@ -155,10 +161,11 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
             false => load::run(arguments, load, machines.first()),
         };
     }
-    let watched = Interruptible::begin(Bar::percent("read"))?;
+    // Nothing is written yet: Ctrl-C ends the process at once.
+    let watched = Bar::percent("read");
     let input = match is_standard(&arguments.input) {
-        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &watched),
-        false => Input::open(&arguments.input, &watched),
+        true => Input::read(STANDARD_INPUT, io::stdin().lock(), &budget, &watched),
+        false => Input::open(&arguments.input, &budget, &watched),
     };
     drop(watched);
     let input = input.map_err(ReplayFailure::from)?;
@@ -301,7 +308,7 @@ impl WhatIfArgs {
     /// The answer about a recorded load, with waits beside it.
     fn answer(
         &self,
-        page: Option<PageFile>,
+        page: Option<Output>,
         answer: &StudyAnswer,
         waits: &Option<load::Waits>,
     ) -> Result<(), CommandError> {
@@ -340,7 +347,7 @@ impl WhatIfArgs {
         named.collect()
     }
 
-    fn page(&self) -> Result<Option<PageFile>, CommandError> {
+    fn page(&self) -> Result<Option<Output>, CommandError> {
         let Some(path) = self.report.as_deref().filter(|path| !is_standard(path)) else {
             return Ok(None);
         };
@@ -351,7 +358,7 @@ impl WhatIfArgs {
     /// The answer where it was asked for; `with` adds to the page what is not in the sections.
     fn output<'p>(
         &self,
-        page: Option<PageFile>,
+        page: Option<Output>,
         sections: &[text::Section],
         with: impl FnOnce(WhatIfPage<'static>) -> WhatIfPage<'p>,
         document: &impl Serialize,

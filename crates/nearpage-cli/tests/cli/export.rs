@@ -143,3 +143,17 @@ fn a_textfile_is_written_at_once_or_not_at_all() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains(&address));
 }
+
+/// Figures have no password: an address that others may reach is told of.
+#[test]
+fn who_listens_beyond_this_machine_is_warned() {
+    for (address, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
+        let arguments = ["--sysroot", MACHINE, "--listen", address];
+        let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(line.contains("warning: whoever reaches 0.0.0.0:"), is_warned, "{line}");
+    }
+}

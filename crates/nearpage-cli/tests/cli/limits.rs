@@ -19,16 +19,22 @@ use super::unpacked_bundle;
 const RESIDENT_MAX_KIB: u64 = 600 << 10;
 /// The page promises a second a 100 MB where nothing is told meanwhile. Tests are not optimised, and machines are shared.
 const TIME_MAX: Duration = Duration::from_secs(60);
+/// What is caught in a loop is ended.
+const CPU_SECONDS_MAX: u64 = 120;
 
 /// A place for inputs.
-struct Inputs(tempfile::TempDir);
+pub(super) struct Inputs(tempfile::TempDir);
 
 impl Inputs {
+    pub(super) fn new() -> Inputs {
+        Inputs(tempfile::tempdir().unwrap())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
@@ -70,18 +76,22 @@ impl Inputs {
     }
 }
 
-/// A zstd of a tar whose one member is as long as it is told, and packed to a thirty-thousandth.
-fn zstd_bomb() -> Vec<u8> {
+/// A zstd of a tar whose one member is as long as it is told, and packed to a thirty-thousandth: blocks of 128 KiB.
+pub(super) fn zstd_bomb(window_bits: u8, blocks: usize) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_path("a/other").unwrap();
     header.set_size(7 << 30);
     header.set_cksum();
-    let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
-    let raw_block = 512_u32 << 3;
+    zstd_that_begins(header.as_bytes(), window_bits, blocks)
+}
+
+fn zstd_that_begins(begin: &[u8], window_bits: u8, blocks: usize) -> Vec<u8> {
+    let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (window_bits - 10) << 3];
+    let raw_block = (begin.len() as u32) << 3;
     bomb.extend(&raw_block.to_le_bytes()[..3]);
-    bomb.extend(header.as_bytes());
+    bomb.extend(begin);
     // One byte, repeated 128 KiB.
-    (0..50_000).for_each(|_| bomb.extend([0x02, 0x00, 0x10, b'x']));
+    (0..blocks).for_each(|_| bomb.extend([0x02, 0x00, 0x10, b'x']));
     bomb
 }
 
@@ -123,18 +133,27 @@ fn bundle_with_a_gap(inputs: &Inputs, name: &str, seconds: f64) -> PathBuf {
     folder
 }
 
-struct Outcome {
-    code: Option<i32>,
-    said: String,
-    resident_kib: u64,
-    time: Duration,
+pub(super) struct Outcome {
+    pub(super) code: Option<i32>,
+    pub(super) said: String,
+    pub(super) resident_kib: u64,
+    pub(super) time: Duration,
+    pub(super) cpu_time: Duration,
 }
 
 /// Runs the program, and tells what it took.
 #[expect(clippy::zombie_processes, reason = "wait4 waits, and tells what was taken, too")]
-fn run(arguments: &[&str]) -> Outcome {
+pub(super) fn run(arguments: &[&str]) -> Outcome {
     let began = Instant::now();
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
+    let bounded = || {
+        let most = libc::rlimit { rlim_cur: CPU_SECONDS_MAX, rlim_max: CPU_SECONDS_MAX };
+        // SAFETY: a call that may be made after a fork; the limit is there.
+        unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const most) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(bounded) };
     let mut child = command
         .args(arguments)
         .stdin(Stdio::null())
@@ -147,9 +166,23 @@ fn run(arguments: &[&str]) -> Outcome {
         let mut said = Vec::new();
         err.read_to_end(&mut said).map(|_| said).unwrap()
     });
+    // What the kernel tells at the end begins with what this process had when it started the other one.
+    let status = format!("/proc/{}/status", child.id());
+    let watched = std::thread::spawn(move || {
+        let mut most = 0;
+        loop {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            // A zombie has none.
+            let Some(peak) = peak else { return most };
+            most = peak.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(most);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
     let mut said = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut said).unwrap();
     said.extend(errors.join().unwrap());
+    let resident_kib = watched.join().unwrap();
     // The child is no more than a zombie, which keeps what it took.
     let (mut status, pid) = (0, child.id() as libc::pid_t);
     // SAFETY: numbers; zeroes are a value.
@@ -157,11 +190,15 @@ fn run(arguments: &[&str]) -> Outcome {
     // SAFETY: both places for answers are there; nobody else waits for this child.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     assert_eq!(waited, pid);
+    let seconds = |of: libc::timeval| {
+        Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
+    };
     Outcome {
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         said: String::from_utf8(said).unwrap(),
-        resident_kib: usage.ru_maxrss as u64,
+        resident_kib,
         time: began.elapsed(),
+        cpu_time: seconds(usage.ru_utime) + seconds(usage.ru_stime),
     }
 }
 
@@ -178,7 +215,7 @@ fn table() -> Vec<String> {
 /// whose turns are all done differs in a pageset or two.
 #[test]
 fn what_a_gap_leaves_out_changes_little() {
-    let inputs = Inputs(tempfile::tempdir().unwrap());
+    let inputs = Inputs::new();
     let result = |name: &str, seconds: f64| {
         let bundle = bundle_with_a_gap(&inputs, name, seconds);
         let Outcome { code, said, .. } = run(&["replay", "--json", bundle.to_str().unwrap()]);
@@ -206,7 +243,7 @@ fn what_a_gap_leaves_out_changes_little() {
 
 #[test]
 fn each_limit_of_the_table_is_reached_and_told() {
-    let inputs = Inputs(tempfile::tempdir().unwrap());
+    let inputs = Inputs::new();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let linked = inputs.machine("linked");
     symlink("/etc/passwd", linked.join("proc/zoneinfo")).unwrap();
@@ -219,7 +256,7 @@ fn each_limit_of_the_table_is_reached_and_told() {
         (
             "it unpacks to more than 64 MiB and 1000 times its length",
             2,
-            vec!["verify".into(), text(&inputs.write("bomb.tar.zst", &zstd_bomb()))],
+            vec!["verify".into(), text(&inputs.write("bomb.tar.zst", &zstd_bomb(21, 50_000)))],
         ),
         (
             "more than 256 KiB of names and headers before a file",
@@ -227,9 +264,9 @@ fn each_limit_of_the_table_is_reached_and_told() {
             vec!["verify".into(), text(&inputs.archive("long.tar.gz", &[(b'L', "a", 1 << 30)]))],
         ),
         (
-            "longer than 64 MiB, the most that is kept of an archive",
+            "more than 24 MiB and 16 times its length are to be kept in memory",
             2,
-            vec!["verify".into(), text(&inputs.archive("kept.tar.gz", &kept))],
+            vec!["topo".into(), "--sysroot".into(), text(&inputs.archive("kept.tar.gz", &kept))],
         ),
         (
             "longer than 256 MiB",
@@ -262,15 +299,15 @@ fn each_limit_of_the_table_is_reached_and_told() {
             vec!["replay".into(), gap],
         ),
         (
-            "longer than 64 MiB",
+            "longer than 1 MiB",
             2,
-            vec!["lab".into(), text(&inputs.sparse("scenario.toml", (64 << 20) + 1))],
+            vec!["lab".into(), text(&inputs.sparse("scenario.toml", (1 << 20) + 1))],
         ),
     ];
     let mut failures = Vec::new();
     for (message, code, arguments) in &cases {
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let Outcome { code: ended, said, resident_kib, time } = run(&words);
+        let Outcome { code: ended, said, resident_kib, time, .. } = run(&words);
         let tail: String =
             said.chars().rev().take(600).collect::<Vec<_>>().into_iter().rev().collect();
         eprintln!("{message}: {resident_kib} KiB, {time:?}");
@@ -288,22 +325,88 @@ fn each_limit_of_the_table_is_reached_and_told() {
     assert_eq!(rows, told, "the table of the book and the cases of this test are not the same");
 }
 
+/// What begins like a binary trace is unpacked to a file before it is judged: to no more than another stream.
+#[test]
+fn what_begins_like_a_binary_trace_fills_no_disk() {
+    let inputs = Inputs::new();
+    for begin in [&b"PERFILE2"[..], b"\x17\x08\x44tracing6\0"] {
+        let bomb = inputs.write("trace.zst", &zstd_that_begins(begin, 21, 20_000));
+        let Outcome { code, said, .. } = run(&["replay", "--trace", bomb.to_str().unwrap()]);
+        let is_told = said.contains("it unpacks to more than 64 MiB and 1000 times its length");
+        assert!(code == Some(2) && is_told, "{begin:?}: {code:?}: {said}");
+    }
+}
+
+/// Each command that reads says that `--limit` raises a limit, and so it does.
+#[test]
+fn an_option_raises_limits() {
+    let inputs = Inputs::new();
+    let bomb = inputs.write("bomb.tar.zst", &zstd_bomb(21, 1200));
+    let bomb = bomb.to_str().unwrap();
+    let twin = inputs.path("twin");
+    let commands: [&[&str]; 15] = [
+        &["topo", "--sysroot", bomb],
+        &["topo", "--bundle", bomb],
+        &["top", "--once", bomb],
+        &["doctor", "--sysroot", bomb],
+        &["explain", bomb],
+        &["export", "--textfile", "-", "--sysroot", bomb],
+        &["lab", "fill", "--machine", bomb],
+        &["verify", bomb],
+        &["replay", bomb],
+        &["replay", "sweep", "--over", "pcp.batch_scale_max=0,1", bomb],
+        &["replay", "rules", bomb],
+        &["whatif", "--change", "pcp.batch_scale_max=0", bomb],
+        &["trace", "export", "--chrome", "-", bomb],
+        &["trace", "twin", "--output", twin.to_str().unwrap(), bomb],
+        &["trace", "summary", "--blame", bomb],
+    ];
+    for command in commands {
+        let said = |more: &[&str]| run(&[command, more].concat()).said;
+        let unraised = said(&[]);
+        let expected = "it unpacks to more than 64 MiB and 1000 times its length, the most that is unpacked; --limit SIZE";
+        assert!(unraised.contains(expected), "{command:?}: {unraised}");
+        let raised = said(&["--limit", "100M"]);
+        assert!(raised.contains("it unpacks to more than 100 MiB"), "{command:?}: {raised}");
+    }
+    let wrong = run(&["verify", "--limit", "7", bomb]).said;
+    assert!(wrong.contains("expected a size such as 0, 512M"), "{wrong}");
+}
+
+/// Whoever runs the tests may ignore Ctrl-C; the command does not.
+pub(super) fn as_ever(command: &mut Command) {
+    let as_ever = || {
+        // SAFETY: a call that may be made after a fork.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(as_ever) };
+}
+
 /// Ctrl-C ends each command that reads a stranger's input, while it waits for more and while there is always more.
 #[test]
 fn ctrl_c_ends_whoever_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (timeline, twin) = (path("a.json"), path("twin"));
-    let commands: [&[&str]; 9] = [
+    let whatif = ["whatif", "-", "--machine", "--numa 1G,cpus=0", "--rules", "nearpage"];
+    let commands: [&[&str]; 15] = [
+        &["doctor", "--sysroot", "-"],
         &["explain", "-"],
         &["lab", "-"],
         &["replay", "-"],
         &["replay", "--bound", "-"],
         &["replay", "--trace", "-"],
+        &["replay", "rules", "-"],
+        &["top", "--once", "-"],
         &["topo", "--bundle", "-"],
         &["topo", "--topology", "-"],
         &["trace", "export", "-", "--chrome", &timeline],
+        &["trace", "summary", "--blame", "-"],
         &["trace", "twin", "-", "--output", &twin],
+        &["verify", "-"],
+        &whatif,
     ];
     let line =
         " sh-7   [001] .....  1.000001: tracing_mark_write: nearpage: before begin\n".repeat(1000);
@@ -312,13 +415,7 @@ fn ctrl_c_ends_whoever_reads() {
             let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
             command.args(arguments).stdin(Stdio::piped());
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            let as_ever = || {
-                // SAFETY: a call that may be made after a fork; whoever runs the tests may ignore the signal.
-                unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-                Ok(())
-            };
-            // SAFETY: the closure makes one system call.
-            unsafe { command.pre_exec(as_ever) };
+            as_ever(&mut command);
             let mut child = command.spawn().unwrap();
             let mut input = child.stdin.take().unwrap();
             let line = line.clone();

@@ -2,6 +2,7 @@
 //! what a small test costs.
 
 mod bench;
+mod dense;
 mod doctor;
 mod drawn;
 mod explain;
@@ -36,5 +37,9 @@ fn unpacked_bundle(into: &Path) -> PathBuf {
 /// Unpacks a packed tar into a folder.
 fn unpack(packed: &Path, into: &Path) {
     let packed = File::open(packed).unwrap();
-    tar::Archive::new(nearpage_trace::unpacked(packed).unwrap()).unpack(into).unwrap();
+    tar::Archive::new(
+        nearpage_trace::unpacked(packed, &nearpage_machine::Budget::DEFAULT).unwrap(),
+    )
+    .unpack(into)
+    .unwrap();
 }

@@ -2,6 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -11,12 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::tidy::{complain, files, root};
 use super::unpacked_bundle;
 
-/// What would command a terminal, as C0, as C1 and by the direction of text, with a word to find it by.
-const HOSTILE: &str = "hostile\u{1b}[31mX\u{1b}c\u{9b}2J\u{202e}\u{7f}";
+/// What would command a terminal, as C0, as C1 and by the direction of text, and what would hide, with a word to find it by.
+const HOSTILE: &str = "hostile\u{1b}[31mX\u{1b}c\u{9b}2J\u{202e}\u{7f}\u{2028}\u{2029}\u{ad}\u{200b}\u{feff}\u{e0041}\u{fe0e}";
 
 /// The folder of a machine whose every text is hostile that may have any.
 fn hostile_root(folder: &Path) {
@@ -41,6 +44,38 @@ fn run(arguments: &[&str]) -> (String, String) {
     let output = command.args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("outputs are text");
     (text(output.stdout), text(output.stderr))
+}
+
+/// The same of a command line that must read a file, or of a folder any: one that only complains of its usage shows nothing.
+fn run_on(input: &Path, arguments: &[&str]) -> (String, String) {
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    watch_reads(&watch, input);
+    let (out, err) = run(arguments);
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let is_read = inotify::Reader::new(&watch, &mut buffer).next().is_ok();
+    assert!(is_read && !err.contains("try '--help'"), "{arguments:?} reads nothing: {err}");
+    (out, err)
+}
+
+fn watch_reads(watch: &OwnedFd, path: &Path) {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.for_each(|entry| watch_reads(watch, &entry.unwrap().path())),
+        Err(_) => _ = inotify::add_watch(watch, path, WatchFlags::ACCESS).unwrap(),
+    }
+}
+
+#[test]
+fn a_command_that_reads_nothing_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    fs::write(&file, "name = 1\n").unwrap();
+    let path = file.to_str().unwrap();
+    run_on(&file, &["lab", path]);
+    run_on(folder.path(), &["lab", path]);
+    for arguments in [&["lab", "run", path][..], &["lab", "--nosuch", path], &["--version"]] {
+        let ran = std::panic::catch_unwind(|| run_on(&file, arguments));
+        assert!(ran.is_err(), "{arguments:?}");
+    }
 }
 
 fn is_raw(text: &str) -> bool {
@@ -71,36 +106,34 @@ fn hostile_texts_are_escaped_in_every_output() {
     let page = folder.path().join("page.html");
     let page = page.to_str().unwrap();
     let mut seen = 0;
-    for arguments in [
-        &["topo", "--sysroot", path][..],
-        &["topo", "--sysroot", path, "--json"],
-        &["top", "--sysroot", path, "--once"],
-        &["top", "--sysroot", path, "--json", "--count", "1"],
-        &["top", "--sysroot", path, "--csv", "--count", "1"],
-        &["doctor", "--sysroot", path],
-        &["doctor", "--sysroot", path, "--json"],
-        &["verify", path],
-        &["verify", path, "--json"],
-        &["export", "--sysroot", path, "--textfile", "-"],
-        &["export", "--sysroot", path, "--textfile", metrics],
-        &["lab", "run", scenario],
-        &["lab", "run", scenario, "--json"],
-        &["explain", log],
-        &["explain", log, "--json"],
-        &["explain", log, "--report", page],
-        &["topo", "--topology", named],
-        &["replay", named],
-        &["verify", named],
-        &["proc", named, path],
-        &["proc", HOSTILE, path],
+    for (input, arguments) in [
+        (path, &["topo", "--sysroot", path][..]),
+        (path, &["topo", "--sysroot", path, "--json"]),
+        (path, &["top", "--sysroot", path, "--once"]),
+        (path, &["top", "--sysroot", path, "--json", "--count", "1"]),
+        (path, &["top", "--sysroot", path, "--csv", "--count", "1"]),
+        (path, &["doctor", "--sysroot", path]),
+        (path, &["doctor", "--sysroot", path, "--json"]),
+        (path, &["verify", path]),
+        (path, &["verify", path, "--json"]),
+        (path, &["export", "--sysroot", path, "--textfile", "-"]),
+        (path, &["export", "--sysroot", path, "--textfile", metrics]),
+        (scenario, &["lab", scenario]),
+        (scenario, &["lab", scenario, "--json"]),
+        (log, &["explain", log]),
+        (log, &["explain", log, "--json"]),
+        (log, &["explain", log, "--report", page]),
+        (named, &["topo", "--topology", named]),
+        (named, &["replay", named]),
+        (named, &["verify", named]),
     ] {
-        let (out, err) = run(arguments);
+        let (out, err) = run_on(Path::new(input), arguments);
         assert!(!is_raw(&out), "{arguments:?}: {out:?}");
         assert!(!is_raw(&err), "{arguments:?}: {err:?}");
         seen += usize::from(out.contains("hostile") || err.contains("hostile"));
     }
     for file in [metrics, page] {
-        assert!(!is_raw(&fs::read_to_string(file).unwrap_or_default()), "{file}");
+        assert!(!is_raw(&fs::read_to_string(file).unwrap()), "{file}");
     }
     // The harness would not fail if nothing of it were shown.
     assert!(seen >= 10, "only {seen} outputs show a hostile text at all");
@@ -165,7 +198,7 @@ fn a_hostile_bundle_commands_nothing() {
         &["trace", "twin", &bundle, "--output", &twin],
         &["trace", "twin", &bundle, "--output", &path("none/twin"), "--json"],
     ] {
-        let (out, err) = run(arguments);
+        let (out, err) = run_on(Path::new(&bundle), arguments);
         assert!(!is_raw(&out), "{arguments:?}: {:?}", raw(&out));
         assert!(!is_raw(&err), "{arguments:?}: {:?}", raw(&err));
         shown += usize::from(out.contains("hostile") || err.contains("hostile"));
@@ -209,7 +242,8 @@ fn arguments_command_nothing() {
         &["replay", "--model", HOSTILE],
         &["replay", &format!("--{HOSTILE}")],
         &["lab", HOSTILE],
-        &["lab", "run", HOSTILE],
+        &["lab", "sweep", HOSTILE],
+        &["proc", HOSTILE, "tree"],
         &["doctor", "--sysroot", HOSTILE],
         &["record", "--duration", HOSTILE],
         &["record", "--user", HOSTILE, "--", "true"],
@@ -226,7 +260,7 @@ fn arguments_command_nothing() {
         assert!(!is_raw(&err), "{arguments:?}: {:?}", raw(&err));
         shown += usize::from(out.contains("hostile") || err.contains("hostile"));
     }
-    assert!(shown >= 14, "only {shown} outputs show the hostile argument");
+    assert!(shown >= 15, "only {shown} outputs show the hostile argument");
 }
 
 /// What a process says of itself to a reader.
@@ -402,7 +436,7 @@ fn one_hostile_field_commands_nothing() {
             let changed = [&text[..word.start], hostile, &text[word.end..]].concat();
             fs::write(file, &changed).unwrap();
             for arguments in commands {
-                let (out, err) = run(arguments);
+                let (out, err) = run_on(Path::new(file), arguments);
                 let at =
                     format!("NEARPAGE_FUZZ_SEED={seed} {arguments:?} {:?}", &text[word.clone()]);
                 assert!(!is_raw(&out), "{at}: {:?}", raw(&out));
@@ -545,9 +579,18 @@ fn reading_commands_have_no_more_rights_than_they_need() {
         let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nearpage"));
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let has_given_up = || {
-            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let given_up = |id: &str| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
             status.contains("NoNewPrivs:\t1\n") && status.contains("Seccomp:\t2\n")
+        };
+        let id = child.id().to_string();
+        let clerk = || fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let makes_files = arguments.iter().any(|word| [&*timeline, &twin].contains(word));
+        // Who makes the outputs, too, is another process.
+        let has_given_up = || {
+            let clerk = clerk();
+            let of_clerk = clerk.split_whitespace().all(given_up);
+            given_up(&id) && of_clerk && (!makes_files || !clerk.is_empty())
         };
         let until = Instant::now() + Duration::from_secs(20);
         while !has_given_up() && Instant::now() < until {
@@ -561,8 +604,31 @@ fn reading_commands_have_no_more_rights_than_they_need() {
     }
 }
 
+/// A sum that wraps in a reader of strangers' bytes is a panic and no wrong answer, also in releases: of the programs, and of the
+/// package for Python.
+#[test]
+fn readers_check_their_sums_in_releases() {
+    let of = |manifest: &str| -> toml::Table {
+        toml::from_str(&fs::read_to_string(root().join(manifest)).unwrap()).unwrap()
+    };
+    let [programs, python] = [of("Cargo.toml"), of("python/Cargo.toml")];
+    let readers =
+        ["bundle", "doctor", "explain", "kcore", "lab", "machine", "replay", "trace", "watch"];
+    for reader in readers.map(|reader| format!("nearpage-{reader}")) {
+        let is_checked = |manifest: &toml::Table| {
+            manifest["profile"]["release"]["package"][&*reader]["overflow-checks"].as_bool()
+        };
+        assert_eq!(is_checked(&programs), Some(true), "{reader}");
+        assert_eq!(is_checked(&python), Some(true), "{reader} of the package for Python");
+    }
+    // What is built for packages says nothing else.
+    assert_eq!(programs["profile"]["dist"]["inherits"].as_str(), Some("release"));
+    let dist = toml::to_string(&programs["profile"]["dist"]).unwrap();
+    assert!(!dist.contains("overflow-checks"), "{dist}");
+}
+
 /// Words that only a door may have, each with the files that are one.
-const DOORS: [(&str, &[&str]); 13] = [
+const DOORS: [(&str, &[&str]); 16] = [
     ("tar::Archive::new", &["nearpage-machine/src/packing.rs"]),
     ("MultiGzDecoder::new", &["nearpage-machine/src/packing.rs"]),
     ("MultiBzDecoder::new", &["nearpage-machine/src/packing.rs"]),
@@ -606,6 +672,7 @@ const DOORS: [(&str, &[&str]); 13] = [
     (
         "fs::read_to_string(",
         &[
+            "nearpage-trace/src/record/cgroups.rs",
             "nearpage-trace/src/record/meta.rs",
             "nearpage-trace/src/record/surroundings.rs",
             "nearpage-trace/src/record/tracefs.rs",
@@ -627,7 +694,27 @@ const DOORS: [(&str, &[&str]); 13] = [
     ),
     // Folders that were just made; a file of tracefs; pages of a manual.
     ("File::create", &["nearpage-trace/src/record/instance.rs", "nearpage-replay/src/twin.rs"]),
-    (" fs::write(", &["nearpage-replay/src/twin.rs", "nearpage-cli/src/commands/man.rs"]),
+    (" fs::write(", &["nearpage-cli/src/commands/man.rs"]),
+    // Files and folders for others to find: commands that read strangers' files leave them to their clerk.
+    ("PageFile::at(", &["nearpage-cli/src/outputs/desk.rs"]),
+    (
+        "OutputFolder::of(",
+        &[
+            "nearpage-report/src/file.rs",
+            "nearpage-trace/src/record/output.rs",
+            "nearpage-watch/src/copy.rs",
+            "nearpage-watch/src/tape/writer.rs",
+            "nearpage-cli/src/outputs/desk.rs",
+        ],
+    ),
+    (
+        "tempfile::tempfile",
+        &[
+            "nearpage-trace/src/scratch.rs",
+            "nearpage-trace/src/record/output.rs",
+            "nearpage-cli/src/outputs/desk.rs",
+        ],
+    ),
     (".create(true)", &[]),
     // None of these runs with more rights than its user; the libraries that may are not among these crates.
     (
@@ -637,7 +724,7 @@ const DOORS: [(&str, &[&str]); 13] = [
             "nearpage-cli/src/commands/record/user.rs",
             "nearpage-cli/src/commands/run/child.rs",
             "nearpage-cli/src/commands/run/program.rs",
-            "nearpage-cli/src/commands/sudo.rs",
+            "nearpage-cli/src/sudo.rs",
             "nearpage-cli/src/commands/top.rs",
         ],
     ),

@@ -1,7 +1,7 @@
 //! Readers of recordings against damage: whatever is in a file, it is read or refused.
 //!
 //! Each case takes a real text, changes a few places, and reads it. `NEARPAGE_FUZZ_SECONDS=n` goes on for
-//! so long; a failure names the seed, and `NEARPAGE_FUZZ_SEED=n` begins with it.
+//! so long, `NEARPAGE_INPUTS=n` until so many inputs were read; a failure names the seed, and `NEARPAGE_FUZZ_SEED=n` begins with it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use nearpage_bundle::predict::{Prediction, Wishes, compare};
 use nearpage_bundle::{Recording, parse_buddyinfo, parse_pagetypeinfo};
 use nearpage_machine::idlist;
 use nearpage_machine::sysfs::{TextFile, zoneinfo};
-use nearpage_machine::{MachineDescription, MachineInput};
+use nearpage_machine::{Budget, MachineDescription, MachineInput};
 use nearpage_trace::{TraceError, read_trace, unpacked as unpacked_stream};
 use serde_json::Value;
 
@@ -23,14 +23,26 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value}")))
 }
 
+/// Whether inputs are counted.
+pub(super) fn are_counted() -> bool {
+    number("NEARPAGE_INPUTS").is_some()
+}
+
 /// Calls `case` with one seed after the other.
 pub(super) fn fuzz(case: impl Fn(&mut fastrand::Rng)) {
+    fuzz_some(1, case);
+}
+
+/// The same of cases with so many inputs each.
+pub(super) fn fuzz_some(inputs: u64, case: impl Fn(&mut fastrand::Rng)) {
     let first = number("NEARPAGE_FUZZ_SEED").unwrap_or(0);
     let time = number("NEARPAGE_FUZZ_SECONDS").map(Duration::from_secs);
     let begin = Instant::now();
-    let goes_on = |cases: u64| match time {
-        Some(time) => begin.elapsed() < time,
-        None => cases < CASES,
+    let counted = number("NEARPAGE_INPUTS");
+    let goes_on = |cases: u64| match (counted, time) {
+        (Some(counted), _) => cases * inputs < counted,
+        (None, Some(time)) => begin.elapsed() < time,
+        (None, None) => cases < CASES,
     };
     let mut cases = 0;
     while goes_on(cases) {
@@ -40,7 +52,7 @@ pub(super) fn fuzz(case: impl Fn(&mut fastrand::Rng)) {
         assert!(result.is_ok(), "failed with NEARPAGE_FUZZ_SEED={seed}");
         cases += 1;
     }
-    println!("{cases} cases");
+    println!("{} inputs", cases * inputs);
 }
 
 /// Changes some places: other bytes, other numbers, cuts, repetitions.
@@ -148,7 +160,7 @@ fn any_trace_is_read_or_refused() {
 fn any_packed_trace_is_read_or_refused() {
     let packed = std::fs::read(recording("n4-asymdist-6.12")).unwrap();
     let read = |content: &[u8]| {
-        if let Ok(text) = unpacked_stream(content) {
+        if let Ok(text) = unpacked_stream(content, &Budget::DEFAULT) {
             drop(read_trace::<TraceError>("damaged", text, |_| Ok(())));
         }
     };
@@ -175,14 +187,14 @@ fn any_numactl_output_is_read_or_refused() {
     fuzz(|random| {
         for text in NUMACTL {
             std::fs::write(&path, damage(text.as_bytes(), random)).unwrap();
-            drop(MachineDescription::read(&MachineInput::Path(path.clone())));
+            drop(MachineDescription::read(&MachineInput::Path(path.clone()), &Budget::DEFAULT));
         }
     });
 }
 
 /// Reads a recording as `verify` does.
 fn verify(content: &[u8]) {
-    let Ok(recording) = Recording::read_bytes("damaged", content) else { return };
+    let Ok(recording) = Recording::read_bytes("damaged", content, &Budget::DEFAULT) else { return };
     for capture in &recording.captures {
         let Ok(machine) = capture.machine() else { continue };
         let wishes = Wishes::default();

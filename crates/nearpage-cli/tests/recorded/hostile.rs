@@ -1,6 +1,6 @@
 //! Readers of strangers' inputs against damage and malice, with what each case takes: memory and time are failures, too.
 //!
-//! `NEARPAGE_FUZZ_SECONDS` and `NEARPAGE_FUZZ_SEED` are those of `fuzz.rs`.
+//! `NEARPAGE_FUZZ_SECONDS`, `NEARPAGE_INPUTS` and `NEARPAGE_FUZZ_SEED` are those of `fuzz.rs`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nearpage_bundle::Recording;
-use nearpage_machine::{FolderTree, MachineDescription, read_machine};
+use nearpage_machine::{Budget, FolderTree, MachineDescription, read_machine};
 use nearpage_watch::{Sampler, TapeWriter};
 
-use super::fuzz::{damage, fuzz};
+use super::fuzz::{are_counted, damage, fuzz, fuzz_some};
 use super::{doors, recording};
 
 /// A case may hold so many bytes at once, or so many times its input.
@@ -172,7 +172,7 @@ fn corpus() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
 #[test]
 fn no_damaged_input_takes_more_than_it_may() {
     let corpus = corpus();
-    fuzz(|random| {
+    fuzz_some(doors::ALL.len() as u64, |random| {
         for (name, door) in doors::ALL {
             let inputs = &corpus[name];
             let input = damage(&inputs[random.usize(..inputs.len())], random);
@@ -267,14 +267,14 @@ fn archive(random: &mut fastrand::Rng) -> Vec<u8> {
 
 #[test]
 fn no_hostile_archive_takes_more_than_it_may() {
-    fuzz(|random| {
+    fuzz_some(10, |random| {
         for _ in 0..10 {
             let archive = archive(random);
             watched("archive as a recording", archive.len(), || {
-                drop(Recording::read_bytes("hostile", &archive));
+                drop(Recording::read_bytes("hostile", &archive, &Budget::DEFAULT));
             });
             watched("archive as a machine", archive.len(), || {
-                drop(MachineDescription::from_reader("hostile", &*archive));
+                drop(MachineDescription::from_reader("hostile", &*archive, &Budget::DEFAULT));
             });
         }
     });
@@ -318,7 +318,7 @@ fn plant(root: &Path, random: &mut fastrand::Rng) -> Option<()> {
 fn no_hostile_folder_takes_more_than_it_may() {
     fuzz(|random| {
         // A folder takes longer to make and to read than other inputs.
-        if random.u8(..10) > 0 {
+        if !are_counted() && random.u8(..10) > 0 {
             return;
         }
         // A plant behind another, which leads a step up, stays in the outer folder.
@@ -330,7 +330,7 @@ fn no_hostile_folder_takes_more_than_it_may() {
         watched("folder", 1 << 20, || {
             drop(read_machine(&FolderTree::new(&folder)));
             drop(Sampler::new(Box::new(FolderTree::new(&folder))).sample());
-            drop(Recording::read(&folder));
+            drop(Recording::read(&folder, &Budget::DEFAULT));
         });
     });
 }

@@ -78,5 +78,5 @@ fn write(folder: &Path, name: &str, document: &Value) -> String {
 
 /// Reads a recording with the library.
 fn read(path: &str) -> Recording {
-    Recording::read(Path::new(path)).unwrap()
+    Recording::read(Path::new(path), &nearpage_machine::Budget::DEFAULT).unwrap()
 }

@@ -53,7 +53,9 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 fn play(path: &Path) -> Result<(), ReplayError> {
-    Replay::open(path)?.run(&Options::default(), &Unwatched).map(|_| ())
+    Replay::open(path, &nearpage_machine::Budget::DEFAULT)?
+        .run(&Options::default(), &Unwatched)
+        .map(|_| ())
 }
 
 #[test]

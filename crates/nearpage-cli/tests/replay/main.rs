@@ -45,7 +45,7 @@ fn shipped() -> PathBuf {
 /// The same, unpacked into a folder.
 fn unpack_shipped(folder: &Path) -> PathBuf {
     let file = std::fs::File::open(shipped()).unwrap();
-    let text = nearpage_trace::unpacked(file).unwrap();
+    let text = nearpage_trace::unpacked(file, &nearpage_machine::Budget::DEFAULT).unwrap();
     tar::Archive::new(text).unpack(folder).unwrap();
     folder.join("q612-n2-mixed")
 }

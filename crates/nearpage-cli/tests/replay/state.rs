@@ -15,7 +15,11 @@ fn path() -> PathBuf {
 }
 
 fn unpack(folder: &Path) -> PathBuf {
-    let text = nearpage_trace::unpacked(fs::File::open(path()).unwrap()).unwrap();
+    let text = nearpage_trace::unpacked(
+        fs::File::open(path()).unwrap(),
+        &nearpage_machine::Budget::DEFAULT,
+    )
+    .unwrap();
     tar::Archive::new(text).unpack(folder).unwrap();
     folder.join(NAME)
 }

@@ -60,10 +60,22 @@ impl Open {
                 self.is_group_kill |= is_new;
                 is_new && (self.reach(Part::Reason) || self.part == Part::Victim)
             }
-            Piece::Chosen(of_group) => {
-                self.part <= Part::Reason
+            Piece::Chosen(of_group, who) => {
+                let is_own = self.part <= Part::Reason
                     && self.is_group(Some(*of_group))
-                    && self.reach(Part::Reason)
+                    && self.reach(Part::Reason);
+                if is_own {
+                    self.report.chosen = self.report.chosen.take().or_else(|| who.clone());
+                }
+                is_own
+            }
+            // It may be that of a kill before: the line that says who was ended tells more.
+            Piece::Reaped(pid, name) => {
+                let may = self.part >= Part::Tasks && self.report.victim.is_none();
+                if may {
+                    self.report.reaped.get_or_insert_with(|| (*pid, name.clone()));
+                }
+                may
             }
             Piece::Panic(words) => {
                 let may = self.reach(Part::Reason);

@@ -1,5 +1,6 @@
 //! The keys of process lifetimes.
 
+use nearpage_machine::Budget;
 use nearpage_sim::workload::lifetimes::{self, Lifetime};
 use serde::Deserialize;
 use toml::Spanned;
@@ -108,7 +109,7 @@ pub(super) fn groups(trace: &Spanned<String>) -> Checked<Vec<Vec<Lifetime>>> {
         _ => {
             let accepted = "accepted: gcc, container, or a file of the current folder";
             let refused = |error: LabError| format!("trace {error}; {accepted}");
-            let named = text::read_named(name);
+            let named = text::read_named(name, Budget::DEFAULT.file_bytes);
             read = named.or_else(|error| wrong(trace.span(), refused(error)))?;
             let Some(read) = &read else {
                 return wrong(trace.span(), format!("trace {name:?} is not there; {accepted}"));

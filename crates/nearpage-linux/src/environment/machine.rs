@@ -1,7 +1,7 @@
 //! The machine that the environment asks for: this one, shares of it, or that of a file.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use nearpage::CpuId;
 
@@ -9,11 +9,11 @@ use super::asked::{Environment, Nodes};
 use super::error::EnvironmentError;
 use crate::machine::HostMachine;
 use crate::warning::Warning;
-use nearpage_machine::FILE_BYTES_MAX;
 use nearpage_machine::MachineDescription;
 use nearpage_machine::idlist;
 use nearpage_machine::short_form;
 use nearpage_machine::shown;
+use nearpage_machine::{Budget, read_at_most};
 use nearpage_machine::{Machine, SysfsError, read_this_machine};
 
 impl Environment {
@@ -104,12 +104,8 @@ fn read_topology(path: &str, name: &str) -> Result<Machine, EnvironmentError> {
 }
 
 fn read_text(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
-    }
+    let text = read_at_most(File::open(path)?, Budget::DEFAULT.file_bytes)?;
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Where the CPUs of a topology file differ from those that are online.
@@ -257,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             with_file(b"--numa \xff", four_cpus).unwrap_err(),
-            "NEARPAGE_NUMA: FILE: stream did not contain valid UTF-8"
+            "NEARPAGE_NUMA: FILE: invalid utf-8 sequence of 1 bytes from index 7"
         );
         assert_eq!(
             machine_for("topology=/no/such.numa", four_cpus).unwrap_err(),

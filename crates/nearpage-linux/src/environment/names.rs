@@ -6,16 +6,18 @@ pub(super) const RSEQ: &str = "NEARPAGE_RSEQ";
 pub(super) const ENV: &str = "NEARPAGE_ENV";
 pub(super) const STATS: &str = "NEARPAGE_STATS";
 /// What only nearpage's own tests read.
-pub(super) const OF_TESTS: [&str; 34] = [
+pub(super) const OF_TESTS: [&str; 36] = [
     "NEARPAGE_BUNDLES",
     "NEARPAGE_CHURN_HOURS",
     "NEARPAGE_CONNECTIONS",
+    "NEARPAGE_DENSE_FOLDER",
     "NEARPAGE_DUMPS",
     "NEARPAGE_FORKS",
     "NEARPAGE_FUZZ_SECONDS",
     "NEARPAGE_FUZZ_SEED",
     "NEARPAGE_HOTPLUG_SECONDS",
     "NEARPAGE_INPUTS",
+    "NEARPAGE_LOADS_TIMES",
     "NEARPAGE_LOGS",
     "NEARPAGE_LOG_MB",
     "NEARPAGE_LOG_SECONDS",

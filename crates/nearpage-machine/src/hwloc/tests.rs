@@ -9,7 +9,7 @@ const THREE_NODES: &str = include_str!("data/three-nodes.xml");
 const THREE_NODES_V1: &str = include_str!("data/three-nodes-v1.xml");
 
 fn read(text: &str) -> Result<Machine, String> {
-    match MachineDescription::from_reader("box", text.as_bytes()) {
+    match MachineDescription::from_reader("box", text.as_bytes(), &crate::Budget::DEFAULT) {
         Ok(description) => Ok(description.machine),
         Err(error) => Err(error.to_string()),
     }
@@ -172,6 +172,6 @@ proptest! {
         let _ = read(&THREE_NODES[..end]);
         let mut changed = THREE_NODES.as_bytes().to_vec();
         changed[at] = byte;
-        let _ = MachineDescription::from_reader("box", changed.as_slice());
+        let _ = MachineDescription::from_reader("box", changed.as_slice(), &crate::Budget::DEFAULT);
     }
 }

@@ -6,13 +6,11 @@
 
 use std::io::{self, ErrorKind, Read};
 
+use crate::budget::Budget;
 use crate::description::Place;
 use crate::error::{InputError, InputProblem as Problem};
-use crate::packing::{Packing, read_tar_files};
-use crate::tree::{FILE_BYTES_MAX, MemoryTree, is_machine_file};
-
-/// The most that an archive may unpack to. A small archive can be made to unpack to any size.
-const UNPACKED_BYTES_MAX: u64 = 1 << 30;
+use crate::packing::{Packing, Unpacking, read_tar_files};
+use crate::tree::{MemoryTree, is_machine_file};
 
 /// Bytes of a block of a tar archive; the first one is a header.
 const TAR_BLOCK_BYTES: usize = 512;
@@ -22,14 +20,17 @@ pub(super) fn unpack(
     input: &str,
     packing: Packing,
     content: &[u8],
+    budget: &Budget,
 ) -> Result<MemoryTree, InputError> {
-    let unpacked = packing.stream(content).and_then(|reader| read_tar(input, reader));
+    let unpacking = Unpacking::new(budget);
+    let unpacked = unpacking.stream(packing, content);
+    let unpacked = unpacked.and_then(|reader| read_tar(input, reader, &unpacking));
     unpacked.map_err(|error| {
         Problem::Archive { what: packing.name(), error }.at(&Place::Input(input.into()))
     })
 }
 
-fn read_tar(input: &str, mut content: impl Read) -> io::Result<MemoryTree> {
+fn read_tar(input: &str, mut content: impl Read, unpacking: &Unpacking) -> io::Result<MemoryTree> {
     let mut head = Vec::new();
     content.by_ref().take(TAR_BLOCK_BYTES as u64).read_to_end(&mut head)?;
     check_head(&head)?;
@@ -37,7 +38,7 @@ fn read_tar(input: &str, mut content: impl Read) -> io::Result<MemoryTree> {
     let content = io::Cursor::new(head).chain(content);
     let mut top = None;
     let name = |path: &str| machine_path(path, &mut top).map(str::to_owned);
-    read_tar_files(content.take(UNPACKED_BYTES_MAX), FILE_BYTES_MAX, name, |path, file| {
+    read_tar_files(content, unpacking, name, |path, file| {
         tree.insert(path, file);
     })?;
     Ok(tree)
@@ -97,7 +98,7 @@ mod tests {
 
     fn unpack(content: &[u8]) -> Result<MemoryTree, String> {
         let packing = Packing::of(content).unwrap();
-        super::unpack("box", packing, content).map_err(|error| error.to_string())
+        super::unpack("box", packing, content, &Budget::DEFAULT).map_err(|error| error.to_string())
     }
 
     fn gzip(content: &[u8]) -> Vec<u8> {
@@ -191,7 +192,7 @@ mod tests {
                 packed[at] = byte;
             }
             if let Some(packing) = Packing::of(&packed) {
-                let _ = super::unpack("damaged", packing, &packed);
+                let _ = super::unpack("damaged", packing, &packed, &Budget::DEFAULT);
             }
         }
     }

@@ -41,9 +41,10 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
         }
         if let Some(last) = texts.last_mut().and_then(|text| text.last_mut())
             && may_go_on
+            && last.raw.len() <= JOINED_BYTES_MOST
             && goes_on(last.text(), line)
         {
-            last.raw = joined(&last.raw, raw);
+            join(&mut last.raw, raw);
             continue;
         }
         may_go_on = false;
@@ -53,6 +54,9 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
     }
     texts
 }
+
+/// A line that was broken goes on up to here: a list of 8192 CPUs has less. Each part that is added costs what is looked at.
+const JOINED_BYTES_MOST: usize = 64 << 10;
 
 /// The lines of a paste with their numbers, without what a page puts around them. Where all are comments of a document or a program
 /// they are without its mark.
@@ -109,39 +113,41 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Two parts of a line. A terminal breaks lines within numbers, mail between them.
-fn joined(first: &str, rest: &str) -> String {
-    let first = first.trim_end_matches(['\r', '|']);
+/// Adds a part to a line. A terminal breaks lines within numbers, mail between them.
+fn join(whole: &mut String, rest: &str) {
+    let first = whole.trim_end_matches(['\r', '|']);
     let inner = rest.trim_start_matches(['>', '|']);
     let is_between = first.ends_with(' ') || rest.starts_with(' ') || inner.starts_with("  ");
     let rest = unquoted(rest);
     let is_whole = is_between || are_two_numbers(unquoted(first), rest);
-    format!("{first}{}{rest}", if is_whole { " " } else { "" })
+    whole.truncate(first.len());
+    whole.push_str(if is_whole { " " } else { "" });
+    whole.push_str(rest);
 }
 
 /// Whether the last number of a text and the first of its rest are two. Lists ascend; distances have two digits or three.
 fn are_two_numbers(first: &str, rest: &str) -> bool {
     let (heading, values) = first.split_once(':').unwrap_or(("", first));
-    let numbers = |text: &str| -> Vec<u64> {
-        let words = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
-        words.map(|word| word.parse().unwrap_or(u64::MAX)).collect()
-    };
-    let (before, after) = (numbers(values), numbers(rest));
-    let (Some(&last), Some(&next)) = (before.last(), after.first()) else { return true };
+    let is_no_digit = |c: char| !c.is_ascii_digit();
+    let number = |word: &str| (!word.is_empty()).then(|| word.parse().unwrap_or(u64::MAX));
+    // Two on each side tell: lines are long, and are broken often.
+    let mut before = values.rsplit(is_no_digit).filter_map(number);
+    let mut after = rest.split(is_no_digit).filter_map(number);
+    let (Some(last), Some(next)) = (before.next(), after.next()) else { return true };
     if is_number(heading.trim()) {
         return last >= 10 && next >= 10;
     }
     if next <= last {
         return false;
     }
-    let Some(&previous) = before.iter().rev().nth(1) else { return true };
+    let Some(previous) = before.next() else { return true };
     if last <= previous {
         return false;
     }
     // Both ascend: the step of the list decides.
     let whole = format!("{last}{next}").parse().unwrap_or(u64::MAX);
     let step = |from: u64, to: u64| to.saturating_sub(from);
-    let goes_on = after.get(1).map_or(whole, |&second| second);
+    let goes_on = after.next().unwrap_or(whole);
     !(step(previous, whole) == 1 && step(whole, goes_on) <= 1 && step(last, next) != 1)
 }
 
@@ -187,7 +193,8 @@ mod tests {
         for (first, rest) in
             [("  0:  10  2", "1 31"), ("  0:  10  21", "31"), ("  0:  10  25", "5 31")]
         {
-            let words = joined(first, rest);
+            let mut words = first.to_owned();
+            join(&mut words, rest);
             let last = words.split_whitespace().next_back();
             assert_eq!((last, words.matches("25 5").count()), (Some("31"), 0), "{words}");
         }

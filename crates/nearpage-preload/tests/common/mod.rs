@@ -38,6 +38,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str) -> Option<String> {
     let output = Command::new(compiler)
         .args(["-O1", "-fno-builtin", "-w", "-pthread", "-o"])
         .args([&out, &source])
+        .arg("-lm")
         .output()
         .expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

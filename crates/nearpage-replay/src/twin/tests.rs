@@ -9,7 +9,7 @@ fn twin(wish: &TwinWish) -> (tempfile::TempDir, Replay, Played) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("twin");
     let played = write_twin(&Replay::shipped(), wish, &path, &Unwatched).unwrap();
-    let replay = Replay::open(&path).unwrap();
+    let replay = Replay::open(&path, &nearpage_machine::Budget::DEFAULT).unwrap();
     (folder, replay, played)
 }
 

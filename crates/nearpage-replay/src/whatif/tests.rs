@@ -34,17 +34,9 @@ impl Asked<'_> {
         let (bundle, start) = (self.replay.bundle(), self.replay.start());
         let watch = Watch::new(&Unwatched, 1, 1);
         let other = start_of(bundle.name(), start, wish).unwrap();
-        ask(
-            bundle.source(),
-            &self.survey,
-            start,
-            &other,
-            wish,
-            Guess::Likely,
-            Keeps::default(),
-            &watch,
-        )
-        .unwrap()
+        let load =
+            Load { source: bundle.source(), survey: &self.survey, recorded: start, watch: &watch };
+        load.ask(Wished { wish, start: &other }, Guess::Likely, Keeps::default()).unwrap()
     }
 }
 
@@ -64,7 +56,7 @@ fn every_setting_acts_or_is_told_not_to() {
     let described = |nodes: &[&str]| {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let input = MachineInput::ShortForm { nodes, distances: Vec::new() };
-        Some(MachineDescription::read(&input).unwrap())
+        Some(MachineDescription::read(&input, &nearpage_machine::Budget::DEFAULT).unwrap())
     };
     let machines = [
         None,

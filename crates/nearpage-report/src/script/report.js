@@ -149,7 +149,7 @@
         const [value, first] = [points[at][key], points[0][key]];
         const ratio = value != null && first ? (value / first).toFixed(2) : "–";
         const human = unit === "bytes" && value != null ? ` (${(value / 2 ** 20).toPrecision(3)} MiB)` : "";
-        const exact = made("output", { textContent: value == null ? "unknown" : `${+value.toPrecision(6)}` });
+        const exact = made("output", { textContent: value == null ? "unknown" : `${Number.isInteger(value) ? value : +value.toPrecision(6)}` });
         Object.assign(exact.dataset, { figure: key, value });
         const part = made("meter", { min: 0, max: Math.max(...points.map(point => point[key] ?? 0), 1e-9), value: value ?? 0 });
         part.setAttribute("aria-hidden", "true");
@@ -172,7 +172,7 @@
     const marks = all("figure.scatter").map(figure => {
       const svg = figure.querySelector("svg");
       const [x0, x1, left, right, y0, y1, bottom, top] = figure.dataset.axes.split(" ").map(Number);
-      const circle = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      const circle = document.createElementNS(svg.namespaceURI, "circle");
       circle.setAttribute("class", "chosen");
       circle.setAttribute("r", 9);
       svg.append(circle);

@@ -106,7 +106,10 @@ pub(super) fn read_start(
 
 /// Names of tasks, by their numbers: lines of `saved_cmdlines`.
 #[derive(Default)]
-pub(super) struct Tasks(HashMap<u32, Vec<u8>>);
+pub(super) struct Tasks(HashMap<u32, [u8; TASK_NAME_BYTES]>);
+
+/// The kernel's `TASK_COMM_LEN`: a name, and zeroes behind it.
+const TASK_NAME_BYTES: usize = 16;
 
 impl Tasks {
     pub fn read(&mut self, text: &[u8]) {
@@ -120,13 +123,24 @@ impl Tasks {
     }
 
     pub fn set(&mut self, pid: u32, comm: &[u8]) {
-        self.0.insert(pid, comm.to_vec());
+        let mut name = [0; TASK_NAME_BYTES];
+        name.iter_mut().zip(comm).take(TASK_NAME_BYTES - 1).for_each(|(to, from)| *to = *from);
+        self.0.insert(pid, name);
+    }
+
+    /// A new task has the name of another one, if that has one.
+    pub fn inherit(&mut self, pid: u32, from: u32) {
+        if let Some(name) = self.0.get(&from).copied() {
+            self.0.insert(pid, name);
+        }
     }
 
     /// Its name, as ftrace prints it.
     pub fn name(&self, pid: u32) -> &[u8] {
         match self.0.get(&pid) {
-            Some(name) if !name.is_empty() => name,
+            Some(name) if name[0] != 0 => {
+                &name[..memchr::memchr(0, name).unwrap_or(TASK_NAME_BYTES)]
+            }
             _ if pid == 0 => b"<idle>",
             _ => b"<...>",
         }

@@ -6,6 +6,8 @@
 
 /// Expressions nest by some dozens of parentheses.
 const DEPTH_MAX: usize = 200;
+/// The longest name, which each record repeats.
+const NAME_BYTES_MAX: usize = 64;
 /// Flags of a table.
 const FLAGS_MAX: usize = 256;
 
@@ -26,7 +28,9 @@ impl Flags {
         {
             let name = name.trim().strip_prefix('"').and_then(|name| name.strip_suffix('"'));
             // The last entry has no name.
-            if let (Some(bits), Some(name)) = (evaluate(bits), name) {
+            if let (Some(bits), Some(name)) = (evaluate(bits), name)
+                && name.len() <= NAME_BYTES_MAX
+            {
                 flags.push((bits, name.to_owned()));
             }
             rest = after;

@@ -10,6 +10,9 @@ use super::symbols::Symbols;
 /// Fields of an event: the widest of all kernels have some dozens.
 const FIELDS_MAX: usize = 512;
 
+/// The longest name of an event, which each record repeats.
+const NAME_BYTES_MAX: usize = 128;
+
 /// Functions of a call chain.
 const CALLS_MAX: usize = 1024;
 
@@ -45,10 +48,13 @@ impl Format {
     /// ```
     pub fn parse(text: &str) -> Option<Format> {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let (name, id) = (value("name:")?.to_owned(), value("ID:")?.parse().ok()?);
+        let (name, id) = (value("name:")?, value("ID:")?.parse().ok()?);
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
         let fields = text.lines().filter_map(Field::parse).take(FIELDS_MAX).collect();
         let flags = Flags::parse(value("print fmt:").unwrap_or_default(), "gfp_flags");
-        Some(Format { id, name, fields, flags })
+        Some(Format { id, name: name.to_owned(), fields, flags })
     }
 
     fn field(&self, name: &str) -> Option<&Field> {

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::io;
+use std::io::{self, ErrorKind};
 
 use nearpage_machine::escaped;
 
@@ -16,6 +16,8 @@ use super::{Lines, MAGIC_BYTES, TRACE_DAT};
 
 /// Bytes that are read at once; a record has less than 64 KiB.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes between two looks at who waits.
+const TURN_BYTES: u64 = 4 << 20;
 /// Events that were recorded together.
 const EVENTS_MAX: u64 = 1 << 16;
 /// Ids of all events together: one for each event on each CPU.
@@ -27,6 +29,7 @@ const CGROUPS_MAX: usize = 1 << 16;
 /// Kinds of records.
 const LOST: u32 = 2;
 const COMM: u32 = 3;
+const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
 const CGROUP: u32 = 19;
@@ -190,11 +193,13 @@ impl PerfData {
         Ok(&self.window.1[from..from + bytes as usize])
     }
 
-    /// Reads records until some may be given out; false at the end.
+    /// Reads records until some may be given out; false at the end. A round may be all of a long file, and whoever reads may be
+    /// asked to end: a reader that is interrupted comes again.
     fn fill(&mut self) -> io::Result<bool> {
+        let turn_ends = self.at.saturating_add(TURN_BYTES);
         while let Some((kind, at, bytes)) = self.record()? {
             match kind {
-                SAMPLE | COMM | LOST | LOST_SAMPLES => {
+                SAMPLE | COMM | FORK | LOST | LOST_SAMPLES => {
                     let order = self.order;
                     let record = self.bytes(at, bytes.into())?.to_vec();
                     let time = match kind {
@@ -230,6 +235,9 @@ impl PerfData {
                 }
                 _ => {}
             }
+            if self.at >= turn_ends {
+                return Err(ErrorKind::Interrupted.into());
+            }
         }
         self.until = u64::MAX;
         Ok(!self.waiting.is_empty())
@@ -264,6 +272,12 @@ impl PerfData {
                     return Err(damaged(at, "a sample that is too short for its event"));
                 }
                 out.push(b'\n');
+            }
+            // A child has its parent's name until it takes one of its own.
+            FORK => {
+                cursor.take(8)?;
+                let (thread, parent) = (cursor.number(4)? as u32, cursor.number(4)? as u32);
+                self.tasks.inherit(thread, parent);
             }
             COMM => {
                 cursor.take(4)?;

@@ -13,12 +13,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+
+use nearpage_machine::{Kept, Unpacking, read_at_most};
 
 use super::Lines;
 use super::description::Tasks;
 use super::format::LineHead;
-use super::source::{Source, damaged};
+use super::source::{Source, damaged, keep};
 use crate::scratch::Scratch;
 
 /// Fields of a packet.
@@ -31,12 +33,13 @@ mod packet {
 
 /// A packet is no longer: those of perfetto have at most some megabytes.
 const PACKET_BYTES_MAX: u64 = 64 << 20;
-/// What compressed packets may unpack to: so many times the file, and as much in any case.
-const RATIO_MAX: u64 = 1000;
-const FREE_BYTES: u64 = 64 << 20;
-/// CPUs and bundles of a file.
+/// Packets that were compressed together: perfetto takes half a megabyte.
+const TOGETHER_BYTES_MAX: u64 = 16 << 20;
+/// CPUs of a file.
 const CPUS_MAX: usize = 1 << 14;
-const BUNDLES_MAX: usize = 1 << 24;
+/// What a place of a bundle costs in memory, and the name of a task, where their lists grow.
+const PLACE_COSTS: u64 = 3 * size_of::<Place>() as u64;
+const TASK_COSTS: u64 = 80;
 
 /// Whether a file begins as one: a packet, whose head is no text.
 pub(super) fn begins(beginning: &[u8]) -> bool {
@@ -120,6 +123,9 @@ pub(super) struct Perfetto {
     is_begun: bool,
     tasks: Tasks,
     kernel: Option<String>,
+    unpacking: Unpacking,
+    /// Places of bundles, bundles that are read, names of tasks.
+    kept: Kept,
 }
 
 /// The file, and what of it was compressed.
@@ -136,12 +142,15 @@ struct Place {
     bytes: u64,
 }
 
-/// The bundles of a CPU, and the events of the one that is read.
+/// The bundles of a CPU, the one that is read, and its next event.
 #[derive(Default)]
 struct Cpu {
     id: u32,
     bundles: VecDeque<Place>,
-    events: VecDeque<Told>,
+    content: Vec<u8>,
+    /// What was read of it.
+    at: usize,
+    next: Option<Told>,
     lost: bool,
 }
 
@@ -153,7 +162,8 @@ struct Told {
 }
 
 impl Perfetto {
-    pub fn open(source: Source) -> io::Result<Perfetto> {
+    pub fn open(source: Source, unpacking: &Unpacking) -> io::Result<Perfetto> {
+        let kept = Kept::new(unpacking);
         let files = Files { plain: source, unpacked: Scratch::new()? };
         let mut file = Perfetto {
             files,
@@ -162,6 +172,8 @@ impl Perfetto {
             is_begun: false,
             tasks: Tasks::default(),
             kernel: None,
+            unpacking: unpacking.clone(),
+            kept,
         };
         let mut bundles = BTreeMap::new();
         file.look_through(&mut bundles)?;
@@ -207,14 +219,14 @@ impl Perfetto {
                     let end = content.len() - fields.bytes.len();
                     let at = begin + (end - bundle.len()) as u64;
                     let place = Place { is_unpacked, at, bytes: bundle.len() as u64 };
-                    let count: usize = bundles.values().map(VecDeque::len).sum();
                     let cpu = cpu_of(bundle);
-                    if count >= BUNDLES_MAX || bundles.len() >= CPUS_MAX {
-                        return Err(damaged(at, "more bundles or CPUs than a trace has"));
+                    keep(&mut self.kept, PLACE_COSTS, at)?;
+                    if bundles.len() >= CPUS_MAX {
+                        return Err(damaged(at, "more CPUs than a trace has"));
                     }
                     bundles.entry(cpu).or_default().push_back(place);
                 }
-                (packet::PROCESS_TREE, _) => self.process_tree(message(&value)),
+                (packet::PROCESS_TREE, _) => self.process_tree(message(&value), begin)?,
                 (packet::SYSTEM_INFO, _) => self.system(message(&value)),
                 (packet::COMPRESSED, Value::Bytes(packed)) if !is_unpacked => {
                     self.unpack(packed, begin, bundles)?;
@@ -232,16 +244,9 @@ impl Perfetto {
         at: u64,
         bundles: &mut BTreeMap<u32, VecDeque<Place>>,
     ) -> io::Result<()> {
-        let all = FREE_BYTES.saturating_add(self.files.plain.bytes().saturating_mul(RATIO_MAX));
-        let most = PACKET_BYTES_MAX.min(all - self.files.unpacked.bytes().min(all));
-        let mut content = Vec::new();
-        flate2::read::ZlibDecoder::new(packed)
-            .take(most + 1)
-            .read_to_end(&mut content)
+        let unpacked = self.unpacking.counted(flate2::read::ZlibDecoder::new(packed));
+        let content = read_at_most(unpacked, TOGETHER_BYTES_MAX)
             .map_err(|error| damaged(at, format!("packets that cannot be unpacked: {error}")))?;
-        if content.len() as u64 > most {
-            return Err(damaged(at, "packets that unpack to more than any have"));
-        }
         let begin = self.files.unpacked.bytes();
         self.files.unpacked.write_all(&content)?;
         let mut fields = Fields { bytes: &content };
@@ -253,7 +258,7 @@ impl Perfetto {
     }
 
     /// `ProcessTree { processes = 1 { pid = 1, cmdline = 3 }, threads = 2 { tid = 1, name = 2 } }`
-    fn process_tree(&mut self, mut tree: Fields<'_>) {
+    fn process_tree(&mut self, mut tree: Fields<'_>, at: u64) -> io::Result<()> {
         while let Some((kind, value)) = tree.next() {
             let (mut id, mut name) = (0, None);
             let mut fields = message(&value);
@@ -268,9 +273,11 @@ impl Perfetto {
                 }
             }
             if let Some(name) = name.filter(|_| kind == 1 || kind == 2) {
+                keep(&mut self.kept, TASK_COSTS, at)?;
                 self.tasks.set(id, name);
             }
         }
+        Ok(())
     }
 
     /// `SystemInfo { utsname = 1 { sysname = 1, version = 2, release = 3, machine = 4 } }`
@@ -288,15 +295,17 @@ impl Perfetto {
     /// Makes the next event of a CPU ready.
     fn advance(&mut self, index: usize) -> io::Result<()> {
         let cpu = &mut self.cpus[index];
-        while cpu.events.is_empty() {
+        loop {
+            if let Some(event) = cpu.read() {
+                self.next.push(Reverse((event.time_ns, index)));
+                return Ok(());
+            }
+            self.kept.give_back(cpu.content.len() as u64);
+            (cpu.content, cpu.at) = (Vec::new(), 0);
             let Some(place) = cpu.bundles.pop_front() else { return Ok(()) };
-            let content = self.files.part(place)?;
-            cpu.read(&content);
+            keep(&mut self.kept, place.bytes, place.at)?;
+            cpu.content = self.files.part(place)?;
         }
-        if let Some(event) = cpu.events.front() {
-            self.next.push(Reverse((event.time_ns, index)));
-        }
-        Ok(())
     }
 }
 
@@ -323,15 +332,20 @@ fn cpu_of(bundle: &[u8]) -> u32 {
 }
 
 impl Cpu {
-    fn read(&mut self, bundle: &[u8]) {
-        let mut fields = Fields { bytes: bundle };
-        while let Some((field, value)) = fields.next() {
+    /// Makes the next event of the bundle ready, if there is one.
+    fn read(&mut self) -> Option<&Told> {
+        let mut fields = Fields { bytes: &self.content[self.at..] };
+        self.next = None;
+        while self.next.is_none() {
+            let Some((field, value)) = fields.next() else { break };
             match field {
-                2 => self.events.extend(told(message(&value))),
+                2 => self.next = told(message(&value)),
                 3 => self.lost |= value.number() != 0,
                 _ => {}
             }
         }
+        self.at = self.content.len() - fields.bytes.len();
+        self.next.as_ref()
     }
 }
 
@@ -349,7 +363,7 @@ fn told(mut event: Fields<'_>) -> Option<Told> {
             }
         }
     }
-    Some(Told { time_ns: time_ns?, pid, text: text.clone() }).filter(|of| !of.text.is_empty())
+    Some(Told { time_ns: time_ns?, pid, text }).filter(|of| !of.text.is_empty())
 }
 
 /// Writes an event of the page allocator, a text of a program, or the number of another event.
@@ -418,7 +432,7 @@ impl Lines for Perfetto {
         if std::mem::take(&mut cpu.lost) {
             out.extend_from_slice(format!("CPU:{} [EVENTS DROPPED]\n", cpu.id).as_bytes());
         }
-        if let Some(Told { pid, text, .. }) = cpu.events.pop_front() {
+        if let Some(Told { pid, text, .. }) = cpu.next.take() {
             LineHead { comm: self.tasks.name(pid), pid, cpu: cpu.id, time_ns }.write(out);
             out.extend_from_slice(&text);
             out.push(b'\n');
@@ -483,7 +497,8 @@ mod tests {
     }
 
     fn read(content: &[u8]) -> Result<(Vec<String>, crate::TraceCounts), String> {
-        let text = unpacked(content).map_err(|error| error.to_string())?;
+        let text = unpacked(content, &nearpage_machine::Budget::DEFAULT)
+            .map_err(|error| error.to_string())?;
         let mut events = Vec::new();
         let counts = read_trace::<TraceError>("t", text, |event| {
             let comm = String::from_utf8_lossy(event.comm).into_owned();

@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Read};
 
 use crate::scratch::Scratch;
 
+use nearpage_machine::Kept;
+
 /// The longest part that is read at once: descriptions of all events of a kernel have some megabytes.
 const PART_BYTES_MAX: u64 = 256 << 20;
 
@@ -42,6 +44,11 @@ impl Source {
         self.0.read_exact_at(&mut part, offset)?;
         Ok(part)
     }
+}
+
+/// Keeps more bytes, for what is at a place of the file.
+pub(super) fn keep(kept: &mut Kept, bytes: u64, offset: u64) -> io::Result<()> {
+    kept.add(bytes).map_err(|error| damaged(offset, error))
 }
 
 /// The order of bytes.

@@ -9,11 +9,13 @@
 const FUNCTIONS_MAX: usize = 1 << 22;
 /// No function is longer: what lies farther behind one is not its code.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
+/// The longest name, which each call of a chain repeats. `include/linux/kallsyms.h: KSYM_NAME_LEN`.
+const NAME_BYTES_MAX: usize = 512;
 
 /// Functions, by address.
 #[derive(Default)]
 pub(super) struct Symbols {
-    functions: Vec<(u64, std::ops::Range<usize>)>,
+    functions: Vec<(u64, std::ops::Range<u32>)>,
     text: Vec<u8>,
 }
 
@@ -24,7 +26,9 @@ impl Symbols {
         let mut at = 0;
         for line in text.split(|byte| *byte == b'\n') {
             if let Some((address, name)) = function(line).filter(|(address, _)| *address != 0) {
-                functions.push((address, at + name.start..at + name.end));
+                let place = |within: usize| u32::try_from(at + within).ok();
+                let Some((begin, end)) = place(name.start).zip(place(name.end)) else { break };
+                functions.push((address, begin..end));
             }
             at += line.len() + 1;
             if functions.len() == FUNCTIONS_MAX {
@@ -39,7 +43,8 @@ impl Symbols {
     pub fn name(&self, address: u64) -> Option<&[u8]> {
         let after = self.functions.partition_point(|(begin, _)| *begin <= address);
         let (begin, name) = self.functions.get(after.checked_sub(1)?)?;
-        (address - begin < FUNCTION_BYTES_MAX).then(|| &self.text[name.clone()])
+        (address - begin < FUNCTION_BYTES_MAX)
+            .then(|| &self.text[name.start as usize..name.end as usize])
     }
 }
 
@@ -49,7 +54,7 @@ fn function(line: &[u8]) -> Option<(u64, std::ops::Range<usize>)> {
     let address = u64::from_str_radix(std::str::from_utf8(&line[..space]).ok()?, 16).ok()?;
     let [kind, b' ', name @ ..] = &line[space + 1..] else { return None };
     let is_end = |byte: &u8| !byte.is_ascii_graphic();
-    let length = name.iter().position(is_end).unwrap_or(name.len());
+    let length = name.iter().position(is_end).unwrap_or(name.len()).min(NAME_BYTES_MAX);
     let begin = space + 3;
     (b"tTwW".contains(kind) && length > 0).then_some((address, begin..begin + length))
 }

@@ -26,11 +26,8 @@ type Told = Vec<(Vec<u8>, u32, u32, u64, String)>;
 
 fn told(content: &[u8]) -> Result<(Told, TraceCounts), TraceError> {
     let mut told = Vec::new();
-    let text = unpacked(content).map_err(|source| TraceError::Unreadable {
-        input: "t".into(),
-        offset: 0,
-        source,
-    })?;
+    let text = unpacked(content, &nearpage_machine::Budget::DEFAULT)
+        .map_err(|source| TraceError::Unreadable { input: "t".into(), offset: 0, source })?;
     let counts = read_trace::<TraceError>("t", text, |event| {
         let what = match event.event {
             // Tools print markers with who wrote them.

@@ -7,12 +7,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read};
 
+use nearpage_machine::{Budget, Kept, Unpacking};
+
 use super::super::head;
 use super::Lines;
 use super::description::{Formats, Tasks, read_start, skip_headers};
 use super::format::LineHead;
 use super::ring::Page;
-use super::source::{Cursor, Order, Source, damaged};
+use super::source::{Cursor, Order, Source, damaged, keep};
 use super::symbols::Symbols;
 use super::{MAGIC_BYTES, TRACE_DAT};
 
@@ -24,8 +26,6 @@ const CHUNK_BYTES_MAX: u64 = 64 << 20;
 const PAGE_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// Options that are followed: each section leads to the next.
 const SECTIONS_MAX: usize = 4096;
-/// Bytes of all sections together, unpacked: formats of events, names of tasks, options.
-const SECTIONS_BYTES_MAX: u64 = 256 << 20;
 
 /// A file that is read.
 pub(super) struct TraceDat {
@@ -36,8 +36,10 @@ pub(super) struct TraceDat {
     /// CPUs by the time of their next record.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     is_begun: bool,
-    /// What sections may still have, and CPUs: a short file may name the same place over and over.
-    sections_left: u64,
+    /// Sections, and chunks of CPUs.
+    kept: Kept,
+    unpacking: Unpacking,
+    /// What CPUs may still have.
     cpus_left: u64,
     /// The release of the kernel.
     kernel: Option<String>,
@@ -75,14 +77,14 @@ enum Packing {
 }
 
 impl TraceDat {
-    pub fn open(source: Source) -> io::Result<TraceDat> {
+    pub fn open(source: Source, unpacking: &Unpacking) -> io::Result<TraceDat> {
         // The descriptions of version 6 have no length of their own, and come first.
         let start = source.part(0, source.bytes().min(4096))?;
         let behind = start.get(MAGIC_BYTES..).filter(|_| start.starts_with(TRACE_DAT));
         let behind = behind.ok_or_else(|| damaged(0, "no trace.dat"))?;
         let (version, formats, page, used) = read_start(behind, MAGIC_BYTES as u64)?;
         let at = (MAGIC_BYTES + used) as u64;
-        let cpus_left = source.bytes();
+        let (cpus_left, kept) = (source.bytes(), Kept::new(unpacking));
         let mut file = TraceDat {
             source,
             formats,
@@ -90,7 +92,8 @@ impl TraceDat {
             cpus: Vec::new(),
             next: BinaryHeap::new(),
             is_begun: false,
-            sections_left: SECTIONS_BYTES_MAX,
+            kept,
+            unpacking: unpacking.clone(),
             cpus_left,
             kernel: None,
         };
@@ -124,6 +127,7 @@ impl TraceDat {
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
+        let unpacking = Unpacking::new(&Budget::DEFAULT);
         let pages: usize = cpus.iter().map(|(_, places)| places.len()).sum();
         let cpus = cpus.into_iter().map(|(cpu, places)| CpuPages {
             cpu,
@@ -143,7 +147,8 @@ impl TraceDat {
             cpus: cpus.collect(),
             next: BinaryHeap::new(),
             is_begun: false,
-            sections_left: 0,
+            kept: Kept::new(&unpacking),
+            unpacking,
             cpus_left: 0,
             kernel: None,
         }
@@ -230,7 +235,7 @@ impl TraceDat {
     fn section(&mut self, offset: u64, packing: Packing) -> io::Result<(Vec<u8>, u64)> {
         let (flags, bytes) = self.section_head(offset)?;
         let begin = offset + 16;
-        self.sections_left = self.sections_left.checked_sub(bytes).ok_or_else(too_long(offset))?;
+        keep(&mut self.kept, bytes, offset)?;
         let content = self.source.part(begin, bytes)?;
         if flags & 1 == 0 {
             return Ok((content, begin));
@@ -239,10 +244,9 @@ impl TraceDat {
         let mut unpacked = Vec::new();
         while !cursor.is_at_end() {
             let (packed, whole) = (cursor.number(4)?, cursor.number(4)?);
-            let left = self.sections_left.checked_sub(whole);
-            self.sections_left = left.ok_or_else(too_long(cursor.offset()))?;
             let at = cursor.offset();
-            unpacked.extend(unpack(packing, cursor.take(packed)?, whole, at)?);
+            keep(&mut self.kept, whole, at)?;
+            unpacked.extend(unpack(packing, &self.unpacking, cursor.take(packed)?, whole, at)?);
         }
         Ok((unpacked, begin))
     }
@@ -374,7 +378,9 @@ impl TraceDat {
                 self.next.push(Reverse((time, index)));
                 return Ok(());
             }
-            let Some((bytes, offset)) = cpu.next_page(&self.source, order)? else {
+            let Some((bytes, offset)) =
+                cpu.next_page(&self.source, order, &self.unpacking, &mut self.kept)?
+            else {
                 cpu.record = None;
                 return Ok(());
             };
@@ -386,7 +392,13 @@ impl TraceDat {
 }
 
 impl CpuPages {
-    fn next_page(&mut self, source: &Source, order: Order) -> io::Result<Option<(Vec<u8>, u64)>> {
+    fn next_page(
+        &mut self,
+        source: &Source,
+        order: Order,
+        unpacking: &Unpacking,
+        kept: &mut Kept,
+    ) -> io::Result<Option<(Vec<u8>, u64)>> {
         if let Some(places) = &mut self.places {
             let Some(place) = places.next() else { return Ok(None) };
             let offset = u64::from(place) * self.page_bytes;
@@ -399,18 +411,18 @@ impl CpuPages {
             return Ok(if bytes == 0 { None } else { Some((source.part(offset, bytes)?, offset)) });
         };
         if chunks.taken == chunks.unpacked.len() {
+            kept.give_back(chunks.unpacked.len() as u64);
+            (chunks.unpacked, chunks.taken) = (Vec::new(), 0);
             if chunks.left == 0 || self.at >= self.end {
                 return Ok(None);
             }
             let head = source.part(self.at, 8)?;
             let mut cursor = Cursor::new(&head, self.at, order);
             let (packed, whole) = (cursor.number(4)?, cursor.number(4)?);
-            if whole > CHUNK_BYTES_MAX {
-                return Err(damaged(self.at, format!("a chunk of {whole} bytes")));
-            }
+            // Each CPU has one at a time; a length is as the file says.
+            keep(kept, whole, self.at)?;
             let content = source.part(self.at + 8, packed)?;
-            chunks.unpacked = unpack(chunks.packing, &content, whole, self.at)?;
-            chunks.taken = 0;
+            chunks.unpacked = unpack(chunks.packing, unpacking, &content, whole, self.at)?;
             chunks.left -= 1;
             self.at += 8 + packed;
         }
@@ -492,16 +504,20 @@ fn check_clock(content: &[u8], offset: u64) -> io::Result<()> {
     }
 }
 
-fn too_long(offset: u64) -> impl FnOnce() -> io::Error {
-    move || damaged(offset, "sections of more than 256 MiB in all")
-}
-
-fn unpack(packing: Packing, packed: &[u8], whole: u64, offset: u64) -> io::Result<Vec<u8>> {
+fn unpack(
+    packing: Packing,
+    unpacking: &Unpacking,
+    packed: &[u8],
+    whole: u64,
+    offset: u64,
+) -> io::Result<Vec<u8>> {
     if whole > CHUNK_BYTES_MAX {
         return Err(damaged(offset, format!("a chunk of {whole} bytes")));
     }
     let mut unpacked = Vec::new();
-    let mut read = |reader: &mut dyn Read| reader.take(whole + 1).read_to_end(&mut unpacked);
+    let mut read = |reader: &mut dyn Read| {
+        unpacking.counted(reader).take(whole + 1).read_to_end(&mut unpacked)
+    };
     let result = match packing {
         Packing::None => read(&mut &packed[..]),
         Packing::Zlib => read(&mut flate2::read::ZlibDecoder::new(packed)),

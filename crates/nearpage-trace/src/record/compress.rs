@@ -70,7 +70,10 @@ mod tests {
             let mut packed = Vec::new();
             zstd(&mut &text[..length], &mut packed).unwrap();
             let mut back = Vec::new();
-            unpacked(&*packed).unwrap().read_to_end(&mut back).unwrap();
+            unpacked(&*packed, &nearpage_machine::Budget::DEFAULT)
+                .unwrap()
+                .read_to_end(&mut back)
+                .unwrap();
             assert!(back == text[..length], "{length}");
         }
     }

@@ -493,7 +493,8 @@ mod tests {
             let bytes = output.finish(&files(), 7, &mut trace()).unwrap();
             let content = fs::read(name(path)).unwrap();
             assert_eq!((content.len() as u64, &content[..begin.len()]), (bytes, begin), "{path}");
-            let mut archive = tar::Archive::new(unpacked(&*content).unwrap());
+            let mut archive =
+                tar::Archive::new(unpacked(&*content, &nearpage_machine::Budget::DEFAULT).unwrap());
             let last = archive.entries().unwrap().last().unwrap().unwrap();
             assert!(last.path().unwrap().ends_with("trace.txt.zst"), "{path}");
         }
@@ -569,7 +570,8 @@ mod tests {
         let bytes = output.finish(&files(), 7, &mut trace()).unwrap();
         let content = reading.join().unwrap().unwrap();
         assert_eq!(content.len() as u64, bytes);
-        let mut archive = tar::Archive::new(unpacked(&*content).unwrap());
+        let mut archive =
+            tar::Archive::new(unpacked(&*content, &nearpage_machine::Budget::DEFAULT).unwrap());
         let first = archive.entries().unwrap().next().unwrap().unwrap();
         assert_eq!(first.path().unwrap().to_str(), Some("s/meta.json"));
     }

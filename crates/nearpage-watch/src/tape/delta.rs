@@ -63,9 +63,22 @@ fn end_run(bytes: &mut Vec<u8>, run: &mut u128) {
     }
 }
 
-/// Makes `numbers`, the list before, the one that was written. `None` if it was written by nobody.
-pub(super) fn decode(bytes: &mut &[u8], numbers: &mut Vec<u64>) -> Option<()> {
+/// The first number of a list, by that of the list before: 0 if there is none.
+pub(super) fn decode_first(bytes: &mut &[u8], before: u64) -> Option<u64> {
+    if take(bytes)? == 0 {
+        return Some(0);
+    }
+    match take(bytes)? {
+        token if token & 1 == 1 => Some(before),
+        token => Some(before.wrapping_add(unzigzag(u64::try_from(token >> 1).ok()?) as u64)),
+    }
+}
+
+/// Makes `numbers`, the list before, the one that was written. `None` if it was written by nobody. `growth` is what lists may still
+/// grow: a few bytes say that they are long, and short, and long again.
+pub(super) fn decode(bytes: &mut &[u8], numbers: &mut Vec<u64>, growth: &mut usize) -> Option<()> {
     let count = usize::try_from(take(bytes)?).ok().filter(|count| *count <= NUMBERS_MOST)?;
+    *growth = growth.checked_sub(count.saturating_sub(numbers.len()))?;
     numbers.resize(count, 0);
     let mut at = 0;
     while at < count {
@@ -81,8 +94,10 @@ pub(super) fn decode(bytes: &mut &[u8], numbers: &mut Vec<u64>) -> Option<()> {
     (at == count).then_some(())
 }
 
-/// Numbers of a sample that are read: 1024 nodes with five zones have fewer.
-const NUMBERS_MOST: usize = 1 << 22;
+/// Numbers of a sample that are read: those of 1024 nodes are half of them, with their distances.
+const NUMBERS_MOST: usize = 1 << 21;
+/// What the lists of a slot may grow together.
+pub(super) const GROWTH_MOST: usize = 1 << 25;
 
 #[cfg(test)]
 mod tests {
@@ -98,10 +113,17 @@ mod tests {
                 encode(&mut bytes, before, now);
                 let mut numbers = before.to_vec();
                 let mut rest = &bytes[..];
-                decode(&mut rest, &mut numbers).unwrap();
+                let mut first = rest;
+                assert_eq!(
+                    decode_first(&mut first, before.first().copied().unwrap_or(0)),
+                    Some(now.first().copied().unwrap_or(0))
+                );
+                decode(&mut rest, &mut numbers, &mut { GROWTH_MOST }).unwrap();
                 assert!(rest.is_empty() && numbers == now, "{before:?} {now:?}: {numbers:?}");
                 for end in 0..bytes.len() {
-                    assert_eq!(decode(&mut &bytes[..end], &mut before.to_vec()), None);
+                    let read =
+                        decode(&mut &bytes[..end], &mut before.to_vec(), &mut { GROWTH_MOST });
+                    assert_eq!(read, None);
                 }
             }
         }

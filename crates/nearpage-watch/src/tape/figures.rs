@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use crate::placement::{Placement, ProcessSample, Processes};
 use crate::sample::{EVENTS, NUMA, NodeSample, PagesetSample, Sample, ZoneSample};
 
-/// The texts that a slot has had, by their numbers.
+/// The texts that a slot has had, by their numbers; of a file that is read.
+pub(super) type ReadTexts = Vec<Box<str>>;
+
+/// The same of a file that is written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Texts {
     list: Vec<String>,
@@ -22,7 +25,7 @@ impl Texts {
         &self.list[first..]
     }
 
-    pub(super) fn push(&mut self, text: String) {
+    fn push(&mut self, text: String) {
         self.numbers.insert(text.clone(), self.list.len() as u64);
         self.list.push(text);
     }
@@ -36,8 +39,13 @@ impl Texts {
     }
 }
 
+/// What a text costs beside its bytes.
+const TEXT_COSTS: usize = 16;
+
 /// One direction. `None` ends a walk over numbers that nobody wrote.
 trait Walk {
+    /// Takes room for something of a list.
+    fn room(&mut self, bytes: usize) -> Option<()>;
     fn number(&mut self, number: &mut u64) -> Option<()>;
     fn text(&mut self, text: &mut String) -> Option<()>;
     /// The names of counters are those of this program; others are dropped.
@@ -54,6 +62,10 @@ struct Out<'a> {
 }
 
 impl Walk for Out<'_> {
+    fn room(&mut self, _: usize) -> Option<()> {
+        Some(())
+    }
+
     fn number(&mut self, number: &mut u64) -> Option<()> {
         self.numbers.push(*number);
         Some(())
@@ -77,8 +89,13 @@ impl Walk for Out<'_> {
 
 struct In<'a> {
     numbers: &'a [u64],
-    texts: &'a Texts,
+    texts: &'a ReadTexts,
+    /// What the sample may still have.
+    bytes_left: usize,
 }
+
+/// What a sample is in memory, at most. A number may name a text of any length, over and over: that is no length to believe.
+const SAMPLE_BYTES_MOST: usize = 24 << 20;
 
 impl In<'_> {
     fn next(&mut self) -> Option<u64> {
@@ -87,20 +104,27 @@ impl In<'_> {
         Some(*first)
     }
 
-    fn known_text(&mut self) -> Option<&String> {
+    fn known_text(&mut self) -> Option<&'_ str> {
         let number = usize::try_from(self.next()?).ok()?;
-        self.texts.list.get(number)
+        self.texts.get(number).map(|text| &**text)
     }
 }
 
 impl Walk for In<'_> {
+    fn room(&mut self, bytes: usize) -> Option<()> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes)?;
+        Some(())
+    }
+
     fn number(&mut self, number: &mut u64) -> Option<()> {
         *number = self.next()?;
         Some(())
     }
 
     fn text(&mut self, text: &mut String) -> Option<()> {
-        *text = self.known_text()?.clone();
+        let known = self.known_text()?.to_owned();
+        self.room(known.len() + TEXT_COSTS)?;
+        *text = known;
         Some(())
     }
 
@@ -111,9 +135,12 @@ impl Walk for In<'_> {
     ) -> Option<()> {
         for _ in 0..self.next()? {
             let name = self.known_text()?;
-            let name = names.iter().find(|known| *known == name).copied();
+            let name = names.iter().find(|known| **known == name).copied();
             let count = self.next()?;
-            list.extend(name.map(|name| (name, count)));
+            if let Some(name) = name {
+                self.room(2 * size_of::<(&str, u64)>())?;
+                list.push((name, count));
+            }
         }
         Some(())
     }
@@ -127,9 +154,9 @@ pub(super) fn flatten(mut sample: Sample, numbers: &mut Vec<u64>, texts: &mut Te
 }
 
 /// The sample of a list of numbers.
-pub(super) fn unflatten(numbers: &[u64], texts: &Texts) -> Option<Sample> {
+pub(super) fn unflatten(numbers: &[u64], texts: &ReadTexts) -> Option<Sample> {
     let mut sample = Sample::default();
-    of_sample(&mut In { numbers, texts }, &mut sample)?;
+    of_sample(&mut In { numbers, texts, bytes_left: SAMPLE_BYTES_MOST }, &mut sample)?;
     Some(sample)
 }
 
@@ -261,6 +288,8 @@ fn list<W: Walk, T: Default>(
     walk.number(&mut length)?;
     for at in 0..usize::try_from(length).ok()? {
         if at == list.len() {
+            // A list that grows has room for as many again.
+            walk.room(2 * size_of::<T>())?;
             list.push(T::default());
         }
         each(walk, &mut list[at])?;

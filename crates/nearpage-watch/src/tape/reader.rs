@@ -1,13 +1,13 @@
 //! Plays a tape.
 
 use std::fs::OpenOptions;
-use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nearpage_machine::read_at_most;
 use rustix::fs::OFlags;
 
-use super::figures::{Texts, unflatten};
+use super::figures::{ReadTexts, unflatten};
 use super::{
     BYTES_MOST, HEADER_BYTES, Header, SLOT_HEADER_BYTES, TapeError, delta, frame_at, slot_sequence,
 };
@@ -27,30 +27,47 @@ pub struct Tape {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     time_ms: u64,
-    /// Its place in `content`.
-    begin: usize,
-    end: usize,
+    /// Its place in `content`, which is no longer than 2 GiB.
+    begin: u32,
+    end: u32,
     /// The first frame of its slot.
-    key: usize,
+    key: u32,
+}
+
+impl Frame {
+    fn of(self, content: &[u8]) -> &[u8] {
+        &content[self.begin as usize..self.end as usize]
+    }
 }
 
 /// What the frames of a slot made so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct State {
     numbers: Vec<u64>,
-    texts: Texts,
+    texts: ReadTexts,
+    growth: usize,
 }
 
+/// Texts of a slot: names of tasks and lists of CPUs, each once. In memory each takes tens of times the byte that it has in a file.
+const TEXTS_MOST: usize = 1 << 17;
+
 impl State {
+    fn new() -> State {
+        State { numbers: Vec::new(), texts: Vec::new(), growth: delta::GROWTH_MOST }
+    }
+
     /// Applies a frame.
     fn follow(&mut self, mut content: &[u8]) -> Option<()> {
         for _ in 0..delta::take(&mut content)? {
             let length = usize::try_from(delta::take(&mut content)?).ok()?;
             let text = content.get(..length)?;
             content = &content[length..];
-            self.texts.push(String::from_utf8_lossy(text).into_owned());
+            if self.texts.len() == TEXTS_MOST {
+                return None;
+            }
+            self.texts.push(String::from_utf8_lossy(text).into());
         }
-        delta::decode(&mut content, &mut self.numbers)
+        delta::decode(&mut content, &mut self.numbers, &mut self.growth)
     }
 }
 
@@ -69,9 +86,7 @@ impl Tape {
         if !file.metadata().map_err(io)?.is_file() {
             return Err(TapeError::NoFile { name });
         }
-        let mut content = Vec::new();
-        let most = BYTES_MOST + HEADER_BYTES as u64;
-        file.take(most + 1).read_to_end(&mut content).map_err(io)?;
+        let content = read_at_most(file, BYTES_MOST + HEADER_BYTES as u64).map_err(io)?;
         Tape::of_bytes(&name, content)
     }
 
@@ -124,22 +139,21 @@ impl Tape {
     }
 
     /// A sample. The next one, and the same again, take a few microseconds; others take the way from the begin of a
-    /// sixteenth of the file.
+    /// sixteenth of the file. One that nobody wrote, with a checksum that is right by design, is empty.
     ///
     /// # Panics
     ///
     /// There is no such sample.
     pub fn sample(&mut self, at: usize) -> Sample {
-        let key = self.frames[at].key;
+        let key = self.frames[at].key as usize;
         let (mut next, mut state) = match self.last.take() {
             Some((last, state)) if (key..=at).contains(&last) => (last + 1, state),
-            _ => (key, State::default()),
+            _ => (key, State::new()),
         };
         while next <= at {
-            let frame = self.frames[next];
-            // They were all followed when the tape was opened.
-            let followed = state.follow(&self.content[frame.begin..frame.end]);
-            debug_assert!(followed.is_some());
+            if state.follow(self.frames[next].of(&self.content)).is_none() {
+                return Sample::default();
+            }
             next += 1;
         }
         let sample = unflatten(&state.numbers, &state.texts).unwrap_or_default();
@@ -158,15 +172,27 @@ fn frames_of_slot(
 ) {
     let slot = &content[begin..end];
     let key = frames.len();
-    let (mut at, mut state) = (SLOT_HEADER_BYTES, State::default());
+    let (mut at, mut time_ms) = (SLOT_HEADER_BYTES, 0);
     while let Some((frame, next)) = frame_at(slot, sequence, at) {
-        // A checksum can be right by design: whoever made the file may not have been us.
-        if state.follow(frame).is_none() || unflatten(&state.numbers, &state.texts).is_none() {
+        let Some(time) = time_of(frame, time_ms) else { break };
+        time_ms = time;
+        let place = |at| u32::try_from(at).ok();
+        let end = begin + next;
+        let (Some(begin), Some(end), Some(key)) =
+            (place(end - frame.len()), place(end), place(key))
+        else {
             break;
-        }
-        let time_ms = state.numbers.first().copied().unwrap_or(0);
-        let begin = begin + next - frame.len();
-        frames.push(Frame { time_ms, begin, end: begin + frame.len(), key });
+        };
+        frames.push(Frame { time_ms, begin, end, key });
         at = next;
     }
+}
+
+/// The time of a frame, by that of the one before: the first of its numbers, behind its texts.
+fn time_of(mut content: &[u8], before: u64) -> Option<u64> {
+    for _ in 0..delta::take(&mut content)? {
+        let length = usize::try_from(delta::take(&mut content)?).ok()?;
+        content = content.get(length..)?;
+    }
+    delta::decode_first(&mut content, before)
 }

@@ -60,9 +60,32 @@ impl TapeWriter {
         bytes: Option<u64>,
         source: &str,
     ) -> Result<TapeWriter, TapeError> {
+        TapeWriter::on(TapeWriter::file(path, owner), path, bytes, source)
+    }
+
+    /// The file of a tape, which is made if there is none: what [`open`](Self::open) begins with.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened or made, or another user may have planted it.
+    pub fn file(path: &Path, owner: Option<Owner>) -> io::Result<File> {
+        open_or_create(path, owner)
+    }
+
+    /// As [`open`](Self::open), on a file that somebody opened, whose path is for messages.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn on(
+        file: io::Result<File>,
+        path: &Path,
+        bytes: Option<u64>,
+        source: &str,
+    ) -> Result<TapeWriter, TapeError> {
         let name = nearpage_machine::shown(path).to_string();
         let io = |error| TapeError::Io { name: name.clone(), error };
-        let file = open_or_create(path, owner).map_err(io)?;
+        let file = file.map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
             return Err(TapeError::NoFile { name });

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use nearpage_machine::{FileTree, FolderTree, Packing, each_tar_file, open_beneath, shown};
+use nearpage_machine::{
+    Budget, FileTree, FolderTree, Packing, Unpacking, each_tar_file, open_beneath, shown,
+};
 
 use super::ExplainFailure;
 use crate::commands::input::{self, STANDARD_INPUT};
@@ -73,7 +75,12 @@ pub(super) fn check(path: &Path) -> Result<(), ExplainFailure> {
 }
 
 /// Hands on the parts of an input, until one is enough.
-pub(super) fn each(path: &Path, wanted: Wanted, take: Take<'_>) -> Result<(), ExplainFailure> {
+pub(super) fn each(
+    path: &Path,
+    wanted: Wanted,
+    budget: &Budget,
+    take: Take<'_>,
+) -> Result<(), ExplainFailure> {
     let failed = |source| ExplainFailure::Open { path: name(path), source };
     if wanted == Wanted::Texts && !is_read_twice(path) {
         return Ok(());
@@ -83,19 +90,25 @@ pub(super) fn each(path: &Path, wanted: Wanted, take: Take<'_>) -> Result<(), Ex
         return Ok(());
     }
     if path.is_dir() {
-        return each_of_folder(path, wanted, take).map_err(failed);
+        return each_of_folder(path, wanted, budget, take).map_err(failed);
     }
     let file = File::open(path).map_err(failed)?;
-    each_of_stream(&name(path), file, wanted, take).map_err(failed)
+    each_of_stream(&name(path), file, wanted, budget, take).map_err(failed)
 }
 
 /// A log as it is or packed, or an archive with some.
-fn each_of_stream(name: &str, file: File, wanted: Wanted, take: Take<'_>) -> io::Result<()> {
+fn each_of_stream(
+    name: &str,
+    file: File,
+    wanted: Wanted,
+    budget: &Budget,
+    take: Take<'_>,
+) -> io::Result<()> {
     let (packing, stream) = recognised(file)?;
     let (packing, stream): (_, Box<dyn Read>) = match packing {
         None | Some(Packing::Tar) => (packing, Box::new(stream)),
         Some(packing) => {
-            let (packing, stream) = recognised(packing.stream(stream)?)?;
+            let (packing, stream) = recognised(Unpacking::new(budget).stream(packing, stream)?)?;
             (packing, Box::new(stream))
         }
     };
@@ -175,7 +188,7 @@ fn folder(path: &Path) -> io::Result<(PathBuf, Vec<String>)> {
     Err(no_log())
 }
 
-fn each_of_folder(path: &Path, wanted: Wanted, take: Take<'_>) -> io::Result<()> {
+fn each_of_folder(path: &Path, wanted: Wanted, budget: &Budget, take: Take<'_>) -> io::Result<()> {
     let (root, logs) = folder(path)?;
     let parts: Vec<String> = match wanted {
         Wanted::Logs => logs,
@@ -187,7 +200,7 @@ fn each_of_folder(path: &Path, wanted: Wanted, take: Take<'_>) -> io::Result<()>
         let (packing, stream) = recognised(file)?;
         let stream: Box<dyn Read> = match packing {
             None => Box::new(stream),
-            Some(packing) => packing.stream(stream)?,
+            Some(packing) => Unpacking::new(budget).stream(packing, stream)?,
         };
         let name = shown(&root.join(&part)).to_string();
         if take(&name, Box::new(BufReader::with_capacity(BUFFER_BYTES, stream))).is_break() {

@@ -24,7 +24,7 @@ pub(super) struct Work {
 pub(super) type Shared = Arc<Mutex<Work>>;
 
 /// From now on Ctrl-C prints what is done and ends the process. Nothing is left behind: a run only computes.
-pub(super) fn watch(work: &Shared, output: Output) -> std::io::Result<()> {
+pub(super) fn watch(work: &Shared, output: Arc<Output>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
     let work = Arc::clone(work);
     thread::Builder::new().name("interrupt".into()).spawn(move || {

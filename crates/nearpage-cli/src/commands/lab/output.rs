@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use nearpage_lab::{Report, Scenario, catalog, csv};
-use nearpage_report::file::PageFile;
 use nearpage_report::lab::page_of;
 use nearpage_report::{MachineView, Origin};
 
 use super::{CommandError, Entry, LabArgs, text};
 use crate::commands::input::{is_standard, page_file};
 use crate::commands::{print, print_json};
+use crate::outputs;
 
 /// Where they go.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Output {
     format: Format,
     page: Option<Page>,
@@ -31,10 +31,10 @@ enum Format {
     Page,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Page {
     /// Standard output, if there is no file.
-    file: Option<PageFile>,
+    file: Option<outputs::Output>,
     origin: Origin,
     machines: Vec<(String, Vec<(String, MachineView)>)>,
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use nearpage_machine::shown;
 use nix::unistd::{Gid, Uid, User, getgrouplist, setgid, setgroups, setuid};
 
-use super::super::sudo;
+use crate::sudo;
 
 /// Names of root's that its environment has under `sudo`, `pkexec` and `doas`.
 const OF_SUDO: [&str; 8] = [

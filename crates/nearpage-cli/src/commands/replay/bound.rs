@@ -6,12 +6,12 @@ use clap::Args;
 use nearpage_replay::bound::{Class, Limits};
 use nearpage_replay::{BoundPoint, COMPARED_AT, Question, Replay, Standing, Yardstick};
 use nearpage_report::Origin;
-use nearpage_report::file::PageFile;
 use nearpage_report::yardstick::{self, RulePoint};
 
 use super::{CommandError, ReplayArgs, ReplayFailure, is_standard, print, print_json};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
+use crate::outputs::Output;
 
 /// The options of a bound.
 #[derive(Args, Debug)]
@@ -64,7 +64,7 @@ fn point(text: &str) -> Result<Limits, String> {
 pub(super) fn run(
     arguments: &ReplayArgs,
     replay: &Replay,
-    page: Option<PageFile>,
+    page: Option<Output>,
 ) -> Result<(), CommandError> {
     let BoundArgs { at, start, .. } = &arguments.bound;
     let question = Question {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use nearpage_machine::Budget;
 use nearpage_replay::Bundle;
 
 use super::ReplayFailure;
@@ -15,6 +16,7 @@ pub(super) struct Input<'a> {
     pub(super) bundle: Option<&'a Path>,
     /// The bundle's own, if none is named.
     pub(super) trace: Option<&'a Path>,
+    pub(super) budget: Budget,
 }
 
 impl Input<'_> {
@@ -27,8 +29,10 @@ impl Input<'_> {
     pub(super) fn open(&self) -> Result<Bundle, ReplayFailure> {
         let bundle = match self.bundle {
             None => Bundle::shipped(),
-            Some(path) if is_standard(path) => Bundle::read(STANDARD_INPUT, io::stdin().lock())?,
-            Some(path) => Bundle::open(path)?,
+            Some(path) if is_standard(path) => {
+                Bundle::read(STANDARD_INPUT, io::stdin().lock(), &self.budget)?
+            }
+            Some(path) => Bundle::open(path, &self.budget)?,
         };
         Ok(match self.trace {
             None => bundle,

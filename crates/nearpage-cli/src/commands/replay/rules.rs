@@ -14,7 +14,7 @@ use nearpage_replay::rules::{
 
 use super::input::Input;
 use super::{CommandError, ReplayFailure, is_standard, print, print_json};
-use crate::commands::input::named_models;
+use crate::commands::input::{Limit, named_models};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::confined::Rights;
@@ -37,6 +37,9 @@ pub struct RulesArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl RulesArgs {
@@ -82,10 +85,10 @@ Exit status: 0 all musts are met, 1 one is missed or the output could not be wri
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("two are more than none");
 
 pub(super) fn run(arguments: &RulesArgs) -> Result<(), CommandError> {
-    let RulesArgs { bundles, model, json } = arguments;
+    let RulesArgs { bundles, model, json, limit } = arguments;
     check_twice(bundles)?;
     let open = |path: &PathBuf| {
-        let bundle = Input { bundle: Some(path), trace: None }.open()?;
+        let bundle = Input { bundle: Some(path), trace: None, budget: limit.budget() }.open()?;
         Replay::of(bundle).map_err(ReplayFailure::from)
     };
     let replays = bundles.iter().map(open).collect::<Result<Vec<Replay>, ReplayFailure>>()?;

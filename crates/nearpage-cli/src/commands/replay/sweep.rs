@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Replay, Sweep};
+use nearpage_replay::{COMPARED_AT, Combinations, Replay, Sweep};
 use nearpage_report::Origin;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 
 use super::input::Input;
 use super::{CommandError, ReplayFailure, front, print, print_json, what_if};
-use crate::commands::input::{is_standard, named_models, page_file, read_machine_text};
+use crate::commands::input::{Limit, is_standard, named_models, page_file, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::confined::Rights;
+use crate::outputs::Kind;
 
 /// Replay under every combination of some machines, rules and tunables.
 #[derive(Args, Debug)]
@@ -46,12 +47,18 @@ pub struct SweepArgs {
     /// Also write a page of HTML with a plot of the front; it needs no network. With - the page alone goes to standard output
     #[arg(long, value_name = "PATH|-")]
     report: Option<PathBuf>,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl SweepArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(&self.bundle).reading(&self.topology).writing(&self.report)
+        Rights::default()
+            .reading(&self.bundle)
+            .reading(&self.topology)
+            .writing(Kind::Page, &self.report)
     }
 }
 
@@ -71,12 +78,13 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     }
     let over = arguments.over.iter().map(|given| given.parse::<Over>());
     let over: Vec<Over> = over.collect::<Result<_, _>>().map_err(ReplayFailure::Over)?;
-    let machines = arguments.topology.iter().map(|given| read_machine_text(given));
+    let budget = arguments.limit.budget();
+    let machines = arguments.topology.iter().map(|given| read_machine_text(given, &budget));
     let machines = machines.collect::<Result<_, _>>()?;
     let combinations = Combinations::of(&over)
         .and_then(|all| all.on(machines)?.under(arguments.model.clone()))
         .map_err(ReplayFailure::Combinations)?;
-    let input = Input { bundle: arguments.bundle.as_deref(), trace: None };
+    let input = Input { bundle: arguments.bundle.as_deref(), trace: None, budget };
     let path = arguments.report.as_deref().filter(|path| !is_standard(path));
     let inputs =
         || arguments.bundle.as_deref().into_iter().chain(arguments.topology.iter().map(Path::new));
@@ -163,7 +171,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
          Ratio: to the fewest holds that would do with as much \
-         memory (replay --bound). Model time by {costs}."
+         memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more. Model time by {costs}."
     );
     out.lines().map(ToOwned::to_owned).collect()
 }

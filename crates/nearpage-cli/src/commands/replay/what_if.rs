@@ -5,7 +5,7 @@ use nearpage::Model;
 use nearpage::rules::CacheRule;
 use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
-use nearpage_machine::MachineDescription;
+use nearpage_machine::{Budget, MachineDescription};
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
 
 use super::ReplayFailure;
@@ -100,7 +100,7 @@ impl WhatIfArgs {
     }
 
     /// What is asked for, of the machine of a replay.
-    pub(super) fn wish(&self, replay: &Replay) -> Result<Wish, CommandError> {
+    pub(super) fn wish(&self, replay: &Replay, budget: &Budget) -> Result<Wish, CommandError> {
         let is_other = self.page_models().any(|choice| choice != ModelChoice::Auto);
         let model = if is_other { self.models(replay).into_iter().next() } else { None };
         let tunables = self.set.iter().map(|given| given.parse::<Tunable>());
@@ -115,7 +115,7 @@ impl WhatIfArgs {
             Some(MapCpus::Comm) => CpuRule::Comm,
             Some(MapCpus::RoundRobin) => CpuRule::RoundRobin,
         };
-        let machine = self.machine(replay)?;
+        let machine = self.machine(replay, budget)?;
         Ok(Wish { model, tunables, zonelist_cache, machine, cpus, repeat: self.repeat })
     }
 
@@ -150,9 +150,13 @@ impl WhatIfArgs {
         all
     }
 
-    fn machine(&self, replay: &Replay) -> Result<Option<MachineDescription>, CommandError> {
+    fn machine(
+        &self,
+        replay: &Replay,
+        budget: &Budget,
+    ) -> Result<Option<MachineDescription>, CommandError> {
         Ok(match (self.topology.as_deref(), self.cpus) {
-            (Some(text), _) => Some(read_machine_text(text)?),
+            (Some(text), _) => Some(read_machine_text(text, budget)?),
             (None, Some(cpus)) => Some(replay.scaled_machine(cpus, self.repeat)?),
             (None, None) => None,
         })

@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearpage_machine::{FILE_BYTES_MAX, idlist};
+use nearpage_machine::{Budget, idlist};
 use nearpage_malloc::{Options, Policy};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -206,8 +206,8 @@ fn file_of_lines() -> std::io::Result<(TempDir, PathBuf)> {
 /// What processes wrote: who knows the file's name may have written anything, and any amount.
 fn written(lines: &Path) -> String {
     let mut text = Vec::new();
-    let read =
-        fs::File::open(lines).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text));
+    let read = fs::File::open(lines)
+        .and_then(|file| file.take(Budget::DEFAULT.file_bytes).read_to_end(&mut text));
     read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -303,8 +303,17 @@ mod tests {
         assert_eq!([mode(folder.path()), mode(&lines)], expected);
         fs::write(&lines, b"a\xffb\n").unwrap();
         assert_eq!(written(&lines), "a\u{fffd}b\n");
-        fs::File::options().write(true).open(&lines).unwrap().set_len(FILE_BYTES_MAX + 9).unwrap();
-        assert_eq!(written(&lines).len() as u64, FILE_BYTES_MAX + 2, "a byte became three");
+        fs::File::options()
+            .write(true)
+            .open(&lines)
+            .unwrap()
+            .set_len(Budget::DEFAULT.file_bytes + 9)
+            .unwrap();
+        assert_eq!(
+            written(&lines).len() as u64,
+            Budget::DEFAULT.file_bytes + 2,
+            "a byte became three"
+        );
         assert_eq!(written(folder.path()), "");
     }
 }

@@ -11,7 +11,8 @@ use nearpage_watch::{Pagesets, ProcessTree, Sample, Sampler, Tape, TapeWriter};
 
 use super::{TopArgs, program};
 use crate::commands::input::{self, STANDARD_INPUT};
-use crate::commands::{CommandError, environment, sudo, vmcore, watched};
+use crate::commands::{CommandError, environment, vmcore, watched};
+use crate::outputs::{Kind, Output};
 
 /// Time for zoneinfo of a sample.
 const ZONEINFO_BUDGET: Duration = Duration::from_micros(1500);
@@ -82,7 +83,9 @@ impl Source {
             Some(process) => Box::new(Shared(process.clone())),
             None => match &arguments.vmcore {
                 Some(image) => Box::new(vmcore::tree(image)?),
-                None => watched::tree(path, arguments.capture.as_deref())?,
+                None => {
+                    watched::tree(path, arguments.capture.as_deref(), &arguments.limit.budget())?
+                }
             },
         };
         let advice = match (has_panes, path, &program) {
@@ -205,7 +208,11 @@ pub(super) fn recorder(
     arguments: &TopArgs,
     name: &str,
 ) -> Result<Option<TapeWriter>, CommandError> {
-    let open = |path| TapeWriter::open(path, sudo::caller(), arguments.record_size, name);
+    let open = |path| {
+        let begun = Output::begun(Kind::Tape, path);
+        let file = begun.and_then(|(_, file)| Ok(file.ok_or(io::ErrorKind::InvalidData)?));
+        TapeWriter::on(file, path, arguments.record_size, name)
+    };
     let writer = arguments.record.as_deref().map(open);
     Ok(writer.transpose()?)
 }

@@ -21,7 +21,7 @@ pub(super) fn run(path: &Path, arguments: &TopoArgs, format: Format) -> Result<(
         return Err(CommandError::Usage(problem.into()));
     }
     let wishes = Wishes { model, settings: arguments.overrides()? };
-    let recording = input::read_recording(path)?;
+    let recording = input::read_recording(path, &arguments.limit.budget())?;
     let capture = recording.capture(arguments.capture.as_deref())?;
     let recorded = capture.machine()?;
     let mut prediction = Prediction::new(&recording, capture, &recorded, &wishes)?;

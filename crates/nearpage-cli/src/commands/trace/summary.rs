@@ -5,13 +5,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use nearpage_machine::shown;
+use nearpage_machine::{Budget, shown};
 use nearpage_replay::{Bundle, Input, Replay, ReplayError};
 use nearpage_trace::summary::{By, Group, Summarizer, Summary, TYPES};
 use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames};
 
 use super::{CommandError, TraceFailure, opened};
-use crate::commands::input::{STANDARD_INPUT, is_standard, read_machine_text};
+use crate::commands::input::{Limit, STANDARD_INPUT, is_standard, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{print, print_json};
@@ -46,6 +46,9 @@ pub(super) struct SummaryArgs {
     /// Print JSON instead
     #[arg(long, conflicts_with = "top")]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl SummaryArgs {
@@ -108,7 +111,7 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
     };
     let summary = match arguments.blame {
         true => blame(arguments, by)?,
-        false => summary(&arguments.file, by)?,
+        false => summary(&arguments.file, by, &arguments.limit.budget())?,
     };
     match arguments.json {
         true => print_json(&summary),
@@ -118,13 +121,18 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
 
 fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
     let failed = |error: ReplayError| CommandError::Trace(error.into());
-    let machine = arguments.machine.as_deref().map(read_machine_text).transpose()?;
-    let watched = Interruptible::begin(Bar::percent("trace summary"))?;
+    let budget = arguments.limit.budget();
+    let machine = arguments.machine.as_deref();
+    let machine = machine.map(|text| read_machine_text(text, &budget)).transpose()?;
     let path = &arguments.file;
+    // Nothing is written yet: Ctrl-C ends the process at once.
+    let bar = Bar::percent("read");
     let input = match is_standard(path) {
-        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &watched),
-        false => Input::open(path, &watched),
+        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &budget, &bar),
+        false => Input::open(path, &budget, &bar),
     };
+    drop(bar);
+    let watched = Interruptible::begin(Bar::percent("trace summary"))?;
     let summary = match (input.map_err(failed)?, machine) {
         (Input::Bundle(_), Some(_)) => {
             let problem = "--machine goes with a trace: a bundle has its own, and nearpage whatif takes another";
@@ -139,10 +147,10 @@ fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
     summary.map_err(failed)
 }
 
-fn summary(path: &Path, by: By) -> Result<Summary, CommandError> {
+fn summary(path: &Path, by: By, budget: &Budget) -> Result<Summary, CommandError> {
     let failed = |error: TraceFailure| CommandError::Trace(error);
     if !is_standard(path) {
-        match Bundle::open(path) {
+        match Bundle::open(path, budget) {
             Ok(bundle) => {
                 let watched = Interruptible::begin(Bar::percent("trace summary"))?;
                 let summary = bundle.summarize(Summarizer::new(by), &watched);
@@ -153,7 +161,7 @@ fn summary(path: &Path, by: By) -> Result<Summary, CommandError> {
             Err(_) => {}
         }
     }
-    let (name, text) = opened(path).map_err(|error| failed(error.into()))?;
+    let (name, text) = opened(path, budget).map_err(|error| failed(error.into()))?;
     let summarizer = RefCell::new(Summarizer::new(by));
     let each = |event: &TraceEvent<'_>| {
         summarizer.borrow_mut().note(event);
@@ -204,7 +212,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno event has a call chain: nearpage record --stacks, perf record -g and perf script, or ftrace's option stacktrace write them"
+            "\nno call chain was read: nearpage record --stacks, ftrace's option stacktrace, and perf script after perf record -g write them; those within a perf.data are not read"
         );
     }
     let _ = writeln!(
@@ -222,7 +230,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         "drained"
     );
     let most = arguments.top as usize;
-    groups.iter().take(most).for_each(|group| line(&mut out, group, summary.with_flow > 0));
+    groups.iter().take(most).for_each(|group| line(&mut out, group));
     if groups.len() > most {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }
@@ -258,8 +266,8 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize) {
     }
 }
 
-fn line(out: &mut String, group: &Group, has_flow: bool) {
-    let flow = |pages: u64| if has_flow { pages.to_string() } else { "-".into() };
+fn line(out: &mut String, group: &Group) {
+    let flow = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),

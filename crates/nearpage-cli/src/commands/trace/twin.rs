@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use clap::Args;
 use nearpage_machine::shown;
 use nearpage_machine::work::Unwatched;
-use nearpage_replay::twin::{Distance, Played, Profile, TwinWish, write_twin};
-use nearpage_replay::{Bundle, Replay};
+use nearpage_replay::twin::{Distance, Played, Profile, TwinWish, write_twin_files};
+use nearpage_replay::{Bundle, Replay, ReplayError};
 use serde::Serialize;
 
 use super::TraceFailure;
-use crate::commands::input::{STANDARD_INPUT, is_standard};
+use crate::commands::input::{Limit, STANDARD_INPUT, is_standard};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::{CommandError, print, print_json};
 use crate::confined::Rights;
+use crate::outputs::{Kind, Output};
 
 /// Write a statistical twin of a recording: a load like it on a machine with more CPUs, nodes or hours
 ///
@@ -61,12 +62,16 @@ pub(super) struct TwinArgs {
     /// Print JSON instead
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 impl TwinArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading(self.bundle.iter().chain(&self.beside)).writing([&self.output])
+        let inputs = self.bundle.iter().chain(&self.beside);
+        Rights::default().reading(inputs).writing(Kind::Folder, [&self.output])
     }
 }
 
@@ -106,14 +111,18 @@ pub(super) fn run(arguments: &TwinArgs) -> Result<(), CommandError> {
 }
 
 fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
+    let budget = arguments.limit.budget();
     let replay = match &arguments.bundle {
         None => Replay::shipped(),
         Some(path) if is_standard(path) => {
-            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock())?)?
+            Replay::of(Bundle::read(STANDARD_INPUT, io::stdin().lock(), &budget)?)?
         }
-        Some(path) => Replay::open(path)?,
+        Some(path) => Replay::open(path, &budget)?,
     };
-    let beside = arguments.beside.as_ref().map(|path| Replay::open(path)).transpose()?;
+    let beside = arguments.beside.as_ref().map(|path| Replay::open(path, &budget)).transpose()?;
+    let unwritten =
+        |error| ReplayError::Unwritten { output: shown(&arguments.output).to_string(), error };
+    let (output, _) = Output::begun(Kind::Folder, &arguments.output).map_err(unwritten)?;
     let wish = TwinWish {
         cpus: arguments.cpus,
         nodes: arguments.nodes,
@@ -123,10 +132,13 @@ fn write(arguments: &TwinArgs) -> Result<Document, TraceFailure> {
     };
     let observer = Interruptible::begin(Bar::percent("twin")).map_err(TraceFailure::Signals)?;
     let recorded = Profile::of(&replay, &observer)?;
-    let played = write_twin(&replay, &wish, &arguments.output, &observer)?;
+    let path = &arguments.output;
+    let create = |name: &str| output.add(name);
+    let played = write_twin_files(&replay, &wish, path, &create, &observer)?;
     drop(observer);
+    output.keep().map_err(unwritten)?;
     // It is written: what is left is short, and tells of it.
-    let twin = Profile::of(&Replay::open(&arguments.output)?, &Unwatched)?;
+    let twin = Profile::of(&Replay::open(path, &budget)?, &Unwatched)?;
     let beside = beside.map(|replay| Profile::of(&replay, &Unwatched)).transpose()?;
     Ok(Document {
         schema: 1,

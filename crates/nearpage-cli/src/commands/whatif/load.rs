@@ -376,6 +376,16 @@ fn sections(answer: &Answer) -> Vec<Section> {
 /// Of names, and of figures now.
 const WIDTHS: [usize; 2] = [24, 14];
 
+/// Whole counts whole; of others three digits that say something.
+fn short(value: f64) -> String {
+    if value == value.trunc() {
+        return format!("{value:.0}");
+    }
+    let power = value.abs().log10().floor() as i32;
+    let digits = (2 - power).clamp(0, 12) as usize;
+    format!("{value:.digits$}")
+}
+
 fn count(of: &Outcome, name: &str) -> Option<f64> {
     of.counts.get(name).copied()
 }
@@ -384,11 +394,11 @@ fn count(of: &Outcome, name: &str) -> Option<f64> {
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let said = then.iter().map(|then| {
         let text = |name: &str, unit: &str| match (count(then, name), count(now, name)) {
-            (Some(then), Some(now)) => format!("{then} {unit} for {now}"),
+            (Some(then), Some(now)) => format!("{} {unit} (now {})", short(then), short(now)),
             _ => format!("unknown {unit}"),
         };
         format!(
-            "{}: CPUs wait for zone locks {} of their time, at worst {}, with {}.",
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
             then.rules,
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
@@ -403,11 +413,11 @@ fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
     let mut columns = vec!["quantity".to_owned(), "now".to_owned()];
     columns.extend(then.iter().flat_map(|then| [then.rules.to_owned(), "ratio".to_owned()]));
     let row = |(name, now): (&String, &f64)| {
-        let mut cells = vec![now.to_string()];
+        let mut cells = vec![short(*now)];
         for then in then {
             let value = count(then, name);
             let ratio = value.filter(|_| *now > 0.0).map(|value| format!("{:.2}", value / now));
-            cells.push(value.map_or("-".into(), |value| value.to_string()));
+            cells.push(value.map_or("-".into(), short));
             cells.push(ratio.unwrap_or("-".into()));
         }
         FigureRow { name: name.clone(), cells, ..FigureRow::default() }

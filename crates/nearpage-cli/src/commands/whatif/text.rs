@@ -19,7 +19,7 @@ pub(super) struct Section {
     part: Part,
 }
 
-/// What a section is on a page.
+/// A page shows a section as one of these.
 #[derive(Debug)]
 pub(super) enum Part {
     Changes,
@@ -28,7 +28,7 @@ pub(super) enum Part {
     Figures(FigureTable),
     Text,
     LeavesOut,
-    /// What the page has in another form.
+    /// The page has it in another form.
     Nothing,
 }
 
@@ -53,24 +53,16 @@ impl Section {
         };
         Section::new(title, Part::Figures(table), lines, card_most)
     }
-}
 
-impl Section {
     /// A table whose columns are as wide as what stands in them.
     pub(super) fn columns(title: &'static str, table: FigureTable, card_most: usize) -> Section {
         let names = table.columns.first().into_iter().chain(table.rows.iter().map(|row| &row.name));
         let of_names = names.map(|name| name.chars().count()).max().unwrap_or(0);
-        let line = |name: &str, cells: &[String]| {
-            let mut line = format!("{name:<of_names$}");
-            for (cell, head) in cells.iter().zip(table.columns.iter().skip(1)) {
-                let width = head.chars().count().max(12);
-                let _ = write!(line, "  {cell:>width$}");
-            }
-            line.trim_end().to_owned()
-        };
-        let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
-        let rows = table.rows.iter().map(|row| line(&row.name, &row.cells));
-        let lines = [table.title.clone()].into_iter().chain(head).chain(rows).collect();
+        let width = |at: usize| table.columns[at].chars().count().max(12);
+        let mut lines = vec![table.title.clone()];
+        lines.extend(lined(&table, of_names, |at, cell| {
+            format!("  {cell:>width$}", width = width(at))
+        }));
         Section::new(title, Part::Figures(table), lines, card_most)
     }
 }
@@ -100,16 +92,24 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
 /// A table's lines: names, now (and recorded) in so many columns, then pairs of a value and its ratio.
 pub(super) fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
     let first = table.columns.iter().position(|name| name == "now").unwrap_or(1) + 1;
+    let width = |at: usize| match at {
+        at if at < first => of_now,
+        at if (at - first) % 2 == 0 => 16,
+        _ => 8,
+    };
+    lined(table, of_names, |at, cell| format!(" {cell:>width$}", width = width(at)))
+}
+
+/// A line for the heads and for each row: a name in so many columns, and each cell as `cell` has it at its place.
+fn lined(
+    table: &FigureTable,
+    of_names: usize,
+    cell: impl Fn(usize, &str) -> String,
+) -> Vec<String> {
     let line = |name: &str, cells: &[String]| {
-        let mut line = format!("{name:<of_names$}");
-        for (at, cell) in (1..).zip(cells) {
-            let _ = match at {
-                at if at < first => write!(line, " {cell:>of_now$}"),
-                at if (at - first) % 2 == 0 => write!(line, " {cell:>16}"),
-                _ => write!(line, " {cell:>8}"),
-            };
-        }
-        line
+        let cells = (1..).zip(cells).map(|(at, text)| cell(at, text));
+        let line = format!("{name:<of_names$}") + &cells.collect::<String>();
+        line.trim_end().to_owned()
     };
     let head = table.columns.split_first().map(|(name, cells)| line(name, cells));
     head.into_iter().chain(table.rows.iter().map(|row| line(&row.name, &row.cells))).collect()
@@ -137,16 +137,38 @@ pub(super) fn card(sections: &[Section]) -> String {
     for section in sections.iter().filter(|section| section.card_most > 0) {
         lines.push(section.title.to_owned());
         let most = section.card_most;
-        let left = section.lines.len().saturating_sub(most);
+        // An answer is told to its end.
+        let own: Vec<String> = match section.part {
+            Part::Answer => section.lines.iter().flat_map(|line| wrapped(line)).collect(),
+            _ => section.lines.iter().map(|line| cut(line)).collect(),
+        };
+        let left = own.len().saturating_sub(most);
         let shown = if left > 0 { most.saturating_sub(1) } else { most };
-        lines.extend(section.lines.iter().take(shown).map(|line| format!("  {}", cut(line))));
+        lines.extend(own.iter().take(shown).map(|line| format!("  {line}")));
         if left > 0 {
-            lines.push(format!("  ... and {} more (without --card)", section.lines.len() - shown));
+            lines.push(format!("  ... and {} more (without --card)", own.len() - shown));
         }
     }
     debug_assert!(lines.len() <= CARD_LINES);
     lines.truncate(CARD_LINES);
     lines.join("\n") + "\n"
+}
+
+/// A sentence in lines that are short enough.
+fn wrapped(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > CARD_COLUMNS {
+            lines.push(format!("  {word}"));
+            continue;
+        }
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+    lines
 }
 
 fn cut(line: &str) -> String {
@@ -196,8 +218,8 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         );
     }
     vec![
-        Section::new("What changes", Part::Changes, changes, 7),
-        Section::new("Answer", Part::Answer, said, 3),
+        Section::new("What changes", Part::Changes, changes, 6),
+        Section::new("Answer", Part::Answer, said, 4),
         Section::figures(table, [32, 12], 7),
         Section::new("What the model leaves out", Part::LeavesOut, leaves_out, 4),
     ]

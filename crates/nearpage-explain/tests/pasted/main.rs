@@ -1,7 +1,9 @@
 //! Reports as people paste them: replies among the lines, numbers in front, lines that were cut, joined or lost; and kinds of
 //! kernels that few have.
 
+#[path = "../all/mod.rs"]
 mod all;
+mod elsewhere;
 
 use nearpage_explain::{Answer, Cause, CauseKind, Change, Effect, Explanation, Mark, Reader, Rule};
 
