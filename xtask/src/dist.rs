@@ -6,6 +6,8 @@
 mod archive;
 mod bill;
 mod check;
+mod container;
+mod crates;
 mod deb;
 mod program;
 mod rpm;
@@ -15,23 +17,27 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use sha2::{Digest, Sha256};
 
-/// Make packages: static programs, a .deb, an RPM, wheels and an sdist, the sources, with checksums and a bill of materials
+use crate::install::{self, InstallError};
+use crate::step::{StepError, found, output, root, step, target_dir};
+
+/// Make packages: sources, static programs, a .deb, wheels, crates, with checksums and a bill of materials: an hour of CPU time
 ///
-/// Programs are built by the profile dist, which takes minutes. What is not installed is named in one line, and its packages are skipped.
+/// Two runs of a commit give the same bytes. What is missing on this machine is named in one line, and what needs it is left out:
+/// the exit status is 0 then.
 #[derive(Args)]
 pub struct DistArgs {
-    /// What to make [default: all but rpm, which builds everything once more]
+    /// What to make [default: all but the RPM and the image, which need tools of their own]
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// Where packages go
     #[arg(long, default_value = "target/packages")]
     out: PathBuf,
-    /// Then install each in a clean root, and use it: needs root, debootstrap and a Debian mirror
+    /// Then install each in a clean root, and use it: as root, with debootstrap and a package mirror
     #[arg(long)]
     check: bool,
 }
@@ -43,20 +49,22 @@ enum Part {
     Source,
     /// Static programs for x86-64 and aarch64, with manual pages and completions
     Program,
-    /// For Debian and Ubuntu
+    /// For Debian and Ubuntu (needs dpkg-dev and lintian)
     Deb,
-    /// For Fedora and its like
+    /// For Fedora and its like, from the archive of the sources (needs rpm)
     Rpm,
-    /// For pip: wheels and an sdist
+    /// For pip: wheels and an sdist (needs CPython and, the first time, a package index)
     Wheels,
-    /// For cargo
+    /// For cargo, in the order in which they depend on each other
     Crates,
+    /// An image of the static program, and one of nearpage-fleet (needs buildah and its base image)
+    Image,
 }
 
 /// Why a package was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum DistError {
-    /// A file or program could not be used.
+    /// A file could not be used.
     #[error("{what}: {error}")]
     Io {
         /// Which.
@@ -64,14 +72,12 @@ pub enum DistError {
         /// Why not.
         error: io::Error,
     },
-    /// A step failed.
-    #[error("{step} failed: {said}")]
-    Failed {
-        /// Which.
-        step: String,
-        /// Its last words.
-        said: String,
-    },
+    /// A step was not done.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Files were not put where they belong.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// A package is not what it must be.
     #[error("{0}")]
     Wrong(String),
@@ -96,6 +102,8 @@ struct Dist {
 
 /// The version of all packages.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The processor of this machine.
+const PROCESSOR: &str = std::env::consts::ARCH;
 
 /// Makes packages.
 ///
@@ -103,24 +111,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// [`DistError`].
 pub fn run(arguments: &DistArgs) -> Result {
-    let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        .map_err(io_error("the root"))?;
-    let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(epoch) => epoch,
-        Err(_) => said(
-            "git log",
-            Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&root),
-        )?,
-    };
+    let root = fs::canonicalize(root()).map_err(io_error("the root"))?;
+    let mut git = Command::new("git");
+    let epoch = output("git log", git.args(["log", "-1", "--format=%ct"]).current_dir(&root))?;
     let epoch = epoch.trim().parse();
-    let epoch =
-        epoch.map_err(|_| DistError::Wrong("SOURCE_DATE_EPOCH is no number of seconds".into()))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let dist =
-        Dist { out: root.join(&arguments.out), target: target.join("packaged"), root, epoch };
+    let epoch = epoch.map_err(|_| DistError::Wrong("git log told no time of a commit".into()))?;
+    let out = root.join(&arguments.out);
+    let dist = Dist { target: target_dir().join("packaged"), out, root, epoch };
     fs::create_dir_all(&dist.out).map_err(io_error(&dist.out))?;
-    let all = [Part::Source, Part::Program, Part::Deb, Part::Wheels, Part::Crates];
-    let parts = if arguments.parts.is_empty() { &all[..] } else { &arguments.parts };
+    let usual = [Part::Source, Part::Program, Part::Deb, Part::Wheels, Part::Crates];
+    let parts = if arguments.parts.is_empty() { &usual[..] } else { &arguments.parts };
     for part in parts {
         match part {
             Part::Source => archive::source(&dist)?,
@@ -128,7 +128,8 @@ pub fn run(arguments: &DistArgs) -> Result {
             Part::Deb => deb::make(&dist)?,
             Part::Rpm => rpm::make(&dist)?,
             Part::Wheels => wheels::make(&dist)?,
-            Part::Crates => crates(&dist)?,
+            Part::Crates => crates::make(&dist)?,
+            Part::Image => container::make(&dist)?,
         }
     }
     bill::make(&dist)?;
@@ -139,14 +140,7 @@ pub fn run(arguments: &DistArgs) -> Result {
 impl Dist {
     /// A command of cargo whose programs have no path of the builder.
     fn cargo(&self) -> Command {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
-        let mut flags = format!("--remap-path-prefix={}=/nearpage", self.root.display());
-        if let Some(home) = home {
-            flags += &format!("\x1f--remap-path-prefix={}=/cargo", home.display());
-        }
-        command.current_dir(&self.root).env("CARGO_ENCODED_RUSTFLAGS", flags);
+        let mut command = install::cargo(&self.root, &install::builders(&self.root));
         command.env("CARGO_TARGET_DIR", &self.target).env("CARGO_INCREMENTAL", "0");
         command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
         command
@@ -159,55 +153,24 @@ impl Dist {
         fs::create_dir_all(&folder).map_err(io_error(&folder))?;
         Ok(folder)
     }
-}
 
-/// Runs a step whose words nobody reads unless it fails.
-fn step(name: &str, command: &mut Command) -> Result {
-    said(name, command).map(drop)
-}
-
-/// What a step prints.
-fn said(name: &str, command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().map_err(io_error(name))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    /// The package with a name that begins and ends so, if it was made.
+    fn package(&self, begin: &str, end: &str) -> Result<Option<PathBuf>> {
+        let is_it = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(begin) && name.ends_with(end)
+        };
+        Ok(files(&self.out)?.into_iter().find(is_it))
     }
-    let words = [output.stdout, output.stderr].concat();
-    let words = String::from_utf8_lossy(&words);
-    let lines: Vec<&str> = words.trim().lines().collect();
-    let last = lines[lines.len().saturating_sub(12)..].join("\n");
-    Err(DistError::Failed { step: name.into(), said: format!("{}\n{last}", output.status) })
 }
 
 /// Whether a program is there; if not, a line says what is not made.
 fn has(program: &str, made: &str, package: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_there = found(program).is_some();
     if !is_there {
-        println!("SKIPPED: {made}: {program} is not installed ({package})");
+        println!("SKIPPED: {made}: {program} is not installed (apt install {package})");
     }
     is_there
-}
-
-/// The packages of cargo, in the order in which they depend on each other.
-fn crates(dist: &Dist) -> Result {
-    let mut command = dist.cargo();
-    command.args(["package", "--quiet", "--workspace", "--no-verify", "--allow-dirty"]);
-    for excluded in ["peers", "kernel", "beside", "size", "smallest", "xtask", "guest"] {
-        command.args(["--exclude", excluded]);
-    }
-    step("cargo package", &mut command)?;
-    let folder = dist.target.join("package");
-    for path in files(&folder)? {
-        let is_ours = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().ends_with(&format!("-{VERSION}.crate")));
-        if is_ours {
-            let to = dist.out.join(path.file_name().expect("a file has a name"));
-            fs::copy(&path, &to).map_err(io_error(&path))?;
-        }
-    }
-    Ok(())
 }
 
 /// Files of a folder, by name.
@@ -217,6 +180,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     paths.sort();
     Ok(paths)
+}
+
+/// Copies a file into a folder.
+fn take(from: &Path, folder: &Path) -> Result {
+    let to = folder.join(from.file_name().unwrap_or_default());
+    fs::copy(from, &to).map(drop).map_err(io_error(from))
 }
 
 /// `SHA256SUMS` of all packages.

@@ -1,12 +1,16 @@
-//! `cargo xtask install`: the C library and the malloc in a folder, as packages have them.
+//! `cargo xtask install`: the C library, the malloc and the program in a folder, as packages have them.
 //!
 //! Rust's compiler gives the linker a list of symbols of its own, beside which symbols cannot have versions. So the shared
 //! library is linked here, from the static one, with versions (`nearpage.map`) and a soname.
+
+pub(crate) mod program;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::step::{StepError, step, target_dir};
 
 /// What a program that links the static library needs beside it. The unwinder is not among it: compilers add the one that fits,
 /// and with `-static` that is another.
@@ -20,24 +24,27 @@ const SYSTEM: [&str; 4] = ["-lpthread", "-lm", "-ldl", "-lc"];
 pub struct InstallArgs {
     /// The folder, as /usr/local
     #[arg(long)]
-    prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
     /// Where libraries go [default: lib of the prefix]
     #[arg(long)]
-    libdir: Option<PathBuf>,
+    pub(crate) libdir: Option<PathBuf>,
     /// Put the files under this folder instead, as packages are made
     #[arg(long)]
-    destdir: Option<PathBuf>,
+    pub(crate) destdir: Option<PathBuf>,
+    /// Also the program, its manual pages and completions, and units of systemd for export and record
+    #[arg(long)]
+    pub(crate) program: bool,
     /// The profile to build: release, or dist, which takes longer and is faster
     #[arg(long, default_value = "dist")]
-    profile: String,
+    pub(crate) profile: String,
 }
 
 #[derive(thiserror::Error, Debug)]
 pub enum InstallError {
     #[error("{what}: {error}")]
     Io { what: String, error: io::Error },
-    #[error("{0} failed")]
-    Failed(&'static str),
+    #[error(transparent)]
+    Step(#[from] StepError),
     #[error("--prefix {0} is not an absolute path")]
     NotAbsolute(PathBuf),
     #[error("{file} has a path of who built it: {path}")]
@@ -49,28 +56,26 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
     move |error| InstallError::Io { what, error }
 }
 
-fn run(what: &'static str, command: &mut Command) -> Result<(), InstallError> {
-    let status = command.status().map_err(failed(what))?;
-    if status.success() { Ok(()) } else { Err(InstallError::Failed(what)) }
+pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
+    install_from(arguments, &target_dir())
 }
 
-pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
+/// Builds in a folder, and installs.
+pub(crate) fn install_from(arguments: &InstallArgs, target: &Path) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/")).to_owned();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["--package", "nearpage-c", "--package", "nearpage-preload"];
-    println!("building the libraries by the profile {}: that takes minutes", arguments.profile);
-    let profile = ["build", "--quiet", "--profile", &arguments.profile];
+    let mut packages = vec!["--package", "nearpage-c", "--package", "nearpage-preload"];
+    if arguments.program {
+        packages.extend(["--package", "nearpage-cli"]);
+    }
+    println!("building by the profile {}: that takes minutes", arguments.profile);
+    let profile = ["build", "--quiet", "--locked", "--profile", &arguments.profile];
     let builders = builders(&root);
-    let mut build = Command::new(cargo);
-    build.args(profile).args(packages).current_dir(&root);
-    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
-    build.env("CARGO_ENCODED_RUSTFLAGS", flags(&given, &builders).join("\u{1f}"));
-    run("cargo build", &mut build)?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut build = cargo(&root, &builders);
+    build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
+    step("cargo build", &mut build)?;
     let built = target.join(&arguments.profile);
     let within = |path: &Path| match &arguments.destdir {
         Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
@@ -105,12 +110,24 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     {
         fs::write(cmake.join(file), text).map_err(failed(file))?;
     }
+    if arguments.program {
+        check(&built.join("nearpage"), &builders)?;
+        program::install(&built.join("nearpage"), &arguments.prefix, &place)?;
+    }
     println!("installed into {}", place.display());
     Ok(())
 }
 
+/// A command of cargo that builds without the builder's paths.
+pub(crate) fn cargo(root: &Path, builders: &[(PathBuf, &str)]) -> Command {
+    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).env("CARGO_ENCODED_RUSTFLAGS", flags(&given, builders).join("\u{1f}"));
+    cargo
+}
+
 /// Folders of who builds, each with what stands for it in messages of panics. Of two that match, the last counts.
-fn builders(root: &Path) -> Vec<(PathBuf, &'static str)> {
+pub(crate) fn builders(root: &Path) -> Vec<(PathBuf, &'static str)> {
     let home =
         std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.components().count() > 1);
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -127,8 +144,8 @@ fn flags(given: &str, builders: &[(PathBuf, &str)]) -> Vec<String> {
     given.split_whitespace().map(str::to_owned).chain(builders.iter().map(remap)).collect()
 }
 
-/// Refuses a library that has such a path all the same.
-fn check(file: &Path, builders: &[(PathBuf, &str)]) -> Result<(), InstallError> {
+/// Refuses a file that has such a path all the same.
+pub(crate) fn check(file: &Path, builders: &[(PathBuf, &str)]) -> Result<(), InstallError> {
     let content = fs::read(file).map_err(failed(file.display().to_string()))?;
     for (folder, _) in builders {
         let path = folder.join("");
@@ -168,7 +185,7 @@ fn shared(library: &Path, map: &Path) -> Result<(), InstallError> {
         .arg(library.join("libnearpage.a"))
         .arg("-Wl,--as-needed")
         .args(SYSTEM);
-    run("cc -shared", &mut command)?;
+    step("cc -shared", &mut command)?;
     for link in [soname.as_str(), "libnearpage.so"] {
         let link = library.join(link);
         let _ = fs::remove_file(&link);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use flate2::{Compression, GzBuilder};
 
-use super::{Dist, Result, VERSION, io_error, step};
+use super::{Dist, Result, VERSION, io_error, output};
 
 /// Packs a folder; its files stand below its own name.
 pub(super) fn pack(dist: &Dist, folder: &Path, to: &Path) -> Result {
@@ -65,8 +65,8 @@ pub(super) fn gzip(from: &[u8], to: &Path) -> Result {
 /// The sources as the last commit has them.
 pub(super) fn source(dist: &Dist) -> Result {
     let prefix = format!("--prefix=nearpage-{VERSION}/");
-    let to = dist.out.join(format!("nearpage-{VERSION}.tar.gz"));
+    let to = dist.out.join(format!("nearpage-{VERSION}-source.tar.gz"));
     let mut command = Command::new("git");
     command.args(["archive", "--format=tar.gz", &prefix, "HEAD", "-o"]).arg(&to);
-    step("git archive", command.current_dir(&dist.root))
+    output("git archive", command.current_dir(&dist.root)).map(drop).map_err(Into::into)
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Dist, DistError, Result, VERSION, io_error, said};
+use super::{Dist, DistError, Result, VERSION, io_error, output};
 
 pub(super) fn make(dist: &Dist) -> Result {
     let mut command = dist.cargo();
@@ -15,7 +15,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         "--format-version=1",
         "--filter-platform=x86_64-unknown-linux-musl",
     ]);
-    let text = said("cargo metadata", &mut command)?;
+    let text = output("cargo metadata", &mut command)?;
     let metadata: Value = serde_json::from_str(&text)
         .map_err(|error| DistError::Wrong(format!("cargo metadata: {error}")))?;
     let lock = fs::read_to_string(dist.root.join("Cargo.lock")).map_err(io_error("Cargo.lock"))?;

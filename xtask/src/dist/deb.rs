@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::archive::{all, gzip};
-use super::program::{put, texts, write};
-use super::{Dist, DistError, Result, VERSION, has, io_error, said, step};
+use super::{Dist, DistError, PROCESSOR, Result, VERSION, has, io_error, output};
+use crate::install::program::{put, write};
+use crate::install::{InstallArgs, install_from};
 
 const DESCRIPTION: &str = "\
 Description: NUMA page allocator of a kernel, to embed, run and study
@@ -16,58 +17,56 @@ Description: NUMA page allocator of a kernel, to embed, run and study
  malloc for programs that nobody will rewrite.
 ";
 
+/// What lies elsewhere in Debian.
+const MOVED: [(&str, &str); 3] = [
+    ("usr/share/zsh/site-functions/_nearpage", "usr/share/zsh/vendor-completions/_nearpage"),
+    ("usr/lib/systemd/system/nearpage-export.service", "lib/systemd/system/nearpage-export.service"),
+    ("usr/lib/systemd/system/nearpage-record.service", "lib/systemd/system/nearpage-record.service"),
+];
+
 pub(super) fn make(dist: &Dist) -> Result {
     let made = "the package for Debian";
-    if !has("dpkg-deb", made, "apt install dpkg-dev")
-        || !has("dpkg-shlibdeps", made, "apt install dpkg-dev")
-    {
+    if !has("dpkg-deb", made, "dpkg") || !has("dpkg-shlibdeps", made, "dpkg-dev") {
         return Ok(());
     }
-    let mut command = dist.cargo();
-    command.args(["build", "--locked", "--profile", "dist", "--package", "nearpage-cli"]);
-    step("the program", &mut command)?;
-    let (debian, processor) = match std::env::consts::ARCH {
-        "x86_64" => ("amd64", "x86_64-linux-gnu"),
-        "aarch64" => ("arm64", "aarch64-linux-gnu"),
+    let (debian, libdir) = match PROCESSOR {
+        "x86_64" => ("amd64", "/usr/lib/x86_64-linux-gnu"),
+        "aarch64" => ("arm64", "/usr/lib/aarch64-linux-gnu"),
         other => return Err(DistError::Wrong(format!("{made} is not made on {other}"))),
     };
     let folder = dist.stage("deb")?;
-    let library = format!("/usr/lib/{processor}");
-    let mut command = dist.cargo();
-    command.args(["xtask", "install", "--prefix", "/usr", "--libdir", &library, "--destdir"]);
-    step("cargo xtask install", command.arg(&folder))?;
-    let program = folder.join("usr/bin/nearpage");
-    put(&dist.target.join("dist/nearpage"), &program)?;
-    let malloc = folder.join(&library[1..]).join("libnearpage-malloc.so");
-    for stripped in [&program, &malloc] {
-        step("strip", Command::new("strip").arg("--strip-unneeded").arg(stripped))?;
+    let arguments = InstallArgs {
+        prefix: "/usr".into(),
+        libdir: Some(libdir.into()),
+        destdir: Some(folder.clone()),
+        program: true,
+        profile: "dist".into(),
+    };
+    install_from(&arguments, &dist.target)?;
+    for (from, to) in MOVED {
+        put(&folder.join(from), &folder.join(to))?;
+        fs::remove_file(folder.join(from)).map_err(io_error(from))?;
     }
     let share = folder.join("usr/share");
-    texts(dist, &share)?;
     for page in all(&share.join("man")).map_err(io_error("manual pages"))? {
         let text = fs::read(&page).map_err(io_error(&page))?;
         gzip(&text, &page.with_extension("1.gz"))?;
         fs::remove_file(&page).map_err(io_error(&page))?;
     }
-    for unit in ["nearpage-export.service", "nearpage-record.service"] {
-        put(
-            &dist.root.join("packaging").join(unit),
-            &folder.join("lib/systemd/system").join(unit),
-        )?;
-    }
     documents(dist, &share.join("doc/nearpage"))?;
     put(&dist.root.join("packaging/lintian-overrides"), &share.join("lintian/overrides/nearpage"))?;
-    control(dist, &folder, debian, &[&program, &malloc])?;
+    let library = folder.join(&libdir[1..]);
+    let shared = library.join(format!("libnearpage.so.{VERSION}"));
+    let malloc = library.join("libnearpage-malloc.so");
+    control(dist, &folder, debian, &[&folder.join("usr/bin/nearpage"), &shared, &malloc])?;
     let to = dist.out.join(format!("nearpage_{VERSION}_{debian}.deb"));
     let mut command = Command::new("dpkg-deb");
     command.env("SOURCE_DATE_EPOCH", dist.epoch.to_string());
-    step(
-        "dpkg-deb",
-        command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&folder).arg(&to),
-    )?;
-    if has("lintian", "lintian of the package", "apt install lintian") {
+    command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&folder).arg(&to);
+    output("dpkg-deb", &mut command)?;
+    if has("lintian", "lintian of the package", "lintian") {
         let mut command = Command::new("lintian");
-        step("lintian", command.args(["--fail-on", "error,warning", "--allow-root"]).arg(&to))?;
+        output("lintian", command.args(["--fail-on", "error,warning", "--allow-root"]).arg(&to))?;
     }
     Ok(())
 }
@@ -83,7 +82,7 @@ fn documents(dist: &Dist, folder: &Path) -> Result {
     );
     write(&folder.join("copyright"), copyright.as_bytes())?;
     let mut command = Command::new("date");
-    let date = said("date", command.args(["-u", "-R", "-d", &format!("@{}", dist.epoch)]))?;
+    let date = output("date", command.args(["-u", "-R", "-d", &format!("@{}", dist.epoch)]))?;
     let entry = format!(
         "nearpage ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md of the sources tells what is new.\n\n \
          -- The authors of nearpage <nearpage@localhost>  {date}"
@@ -106,14 +105,14 @@ fn control(dist: &Dist, folder: &Path, processor: &str, programs: &[&Path]) -> R
         b"Source: nearpage\n\nPackage: nearpage\nArchitecture: any\n",
     )?;
     let mut command = Command::new("dpkg-shlibdeps");
-    let needs = said("dpkg-shlibdeps", command.arg("-O").args(programs).current_dir(&source))?;
+    let needs = output("dpkg-shlibdeps", command.arg("-O").args(programs).current_dir(&source))?;
     let needs = needs.trim().strip_prefix("shlibs:Depends=").unwrap_or_default().to_owned();
     let paths = all(folder).map_err(io_error(folder))?;
     let mut bytes = 0;
     let mut sums = String::new();
     for path in paths.iter().filter(|path| path.is_file() && !path.is_symlink()) {
         bytes += fs::metadata(path).map_err(io_error(path))?.len();
-        let sum = said("md5sum", Command::new("md5sum").arg(path))?;
+        let sum = output("md5sum", Command::new("md5sum").arg(path))?;
         let name = path.strip_prefix(folder).unwrap_or(path);
         sums +=
             &format!("{}  {}\n", sum.split_whitespace().next().unwrap_or_default(), name.display());
@@ -126,5 +125,6 @@ fn control(dist: &Dist, folder: &Path, processor: &str, programs: &[&Path]) -> R
     let debian = folder.join("DEBIAN");
     write(&debian.join("control"), text.as_bytes())?;
     write(&debian.join("md5sums"), sums.as_bytes())?;
-    write(&debian.join("triggers"), b"activate-noawait ldconfig\n")
+    write(&debian.join("triggers"), b"activate-noawait ldconfig\n")?;
+    Ok(())
 }

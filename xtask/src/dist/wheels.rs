@@ -1,10 +1,11 @@
 //! For pip: a wheel for each processor and libc, of the stable interface of CPython 3.10 and later, and an sdist.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Dist, Result, has, io_error, said, step};
+use super::{Dist, Result, has, io_error, output};
+use crate::step::{StepError, has_target};
 
 /// Targets of rustc, and what a wheel promises to run on.
 const WHEELS: [(&str, &str); 4] = [
@@ -13,58 +14,31 @@ const WHEELS: [(&str, &str); 4] = [
     ("x86_64-unknown-linux-musl", "musllinux_1_2"),
     ("aarch64-unknown-linux-musl", "musllinux_1_2"),
 ];
+/// What builds them. zig links for older systems than this one, and for other processors. Other versions make other bytes.
+const TOOLS: [&str; 2] = ["maturin==1.16.0", "ziglang==0.17.1"];
 
 pub(super) fn make(dist: &Dist) -> Result {
-    if !has("python3", "wheels", "CPython 3.10 or later") {
-        return Ok(());
-    }
-    let tools = dist.target.join("wheel-tools");
-    if !tools.join("bin/maturin").is_file() {
-        step("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&tools))?;
-        // zig links for older systems than this one.
-        let mut command = Command::new(tools.join("bin/pip"));
-        if let Err(error) =
-            step("pip", command.args(["install", "--quiet", "maturin>=1.9,<2", "ziglang"]))
-        {
-            println!("SKIPPED: wheels: maturin and ziglang cannot be had ({error})");
-            return Ok(());
-        }
-    }
-    let maturin = |arguments: &[&str]| {
-        let cargo = dist.cargo();
+    let Some(tools) = tools(dist)? else { return Ok(()) };
+    let maturin = |arguments: &[&str]| -> Result<String, StepError> {
         let mut command = Command::new(tools.join("bin/maturin"));
         command.args(arguments).arg("--out").arg(&dist.out).current_dir(dist.root.join("python"));
-        for (name, value) in cargo.get_envs() {
+        for (name, value) in dist.cargo().get_envs() {
             command.env(name, value.unwrap_or_default());
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = [tools.join("bin")].into_iter().chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(path).unwrap_or_default());
-        command.env("VIRTUAL_ENV", &tools);
-        command
+        output(&format!("maturin {}", arguments.join(" ")), command.env("VIRTUAL_ENV", &tools))
     };
-    step("maturin sdist", &mut maturin(&["sdist"]))?;
+    maturin(&["sdist"])?;
     for (target, promise) in WHEELS {
-        let libraries = said(
-            "rustc",
-            Command::new("rustc").args(["--print", "target-libdir", "--target", target]),
-        )?;
-        if !Path::new(libraries.trim()).is_dir() {
+        if !has_target(target) {
             println!("SKIPPED: the wheel for {target}: rustup target add {target}");
             continue;
         }
-        let wanted = [
-            "build",
-            "--release",
-            "--strip",
-            "--locked",
-            "--zig",
-            "--target",
-            target,
-            "--compatibility",
-            promise,
-        ];
-        step(&format!("the wheel for {target}"), &mut maturin(&wanted))?;
+        let built = ["build", "--release", "--strip", "--locked", "--zig"];
+        let wanted = ["--target", target, "--compatibility", promise];
+        maturin(&[&built[..], &wanted].concat())?;
     }
     // What maturin leaves in the folder of the sources.
     let left = dist.root.join("python/target");
@@ -72,4 +46,23 @@ pub(super) fn make(dist: &Dist) -> Result {
         fs::remove_dir_all(&left).map_err(io_error(&left))?;
     }
     Ok(())
+}
+
+/// An environment with the tools, unless they cannot be had.
+pub(super) fn tools(dist: &Dist) -> Result<Option<PathBuf>> {
+    if !has("python3", "wheels", "python3 python3-venv") {
+        return Ok(None);
+    }
+    let tools = dist.target.join("wheel-tools");
+    if !tools.join("bin/maturin").is_file() {
+        output("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&tools))?;
+    }
+    let mut pip = Command::new(tools.join("bin/pip"));
+    match output("pip", pip.args(["install", "--quiet"]).args(TOOLS)) {
+        Ok(_) => Ok(Some(tools)),
+        Err(error) => {
+            println!("SKIPPED: wheels: {} cannot be had: {error}", TOOLS.join(" and "));
+            Ok(None)
+        }
+    }
 }
