@@ -10,6 +10,7 @@ mod container;
 mod crates;
 mod deb;
 mod program;
+mod roots;
 mod rpm;
 mod wheels;
 
@@ -57,7 +58,7 @@ enum Part {
     Wheels,
     /// For cargo, in the order in which they depend on each other
     Crates,
-    /// An image of the static program, and one of nearpage-fleet (needs buildah and its base image)
+    /// An image of the static program, and one of nearpage-fleet (needs buildah, debootstrap and a package mirror)
     Image,
 }
 
@@ -202,4 +203,50 @@ fn sums(dist: &Dist) -> Result {
         text += &format!("{sum}  {name}\n");
     }
     fs::write(dist.out.join("SHA256SUMS"), text).map_err(io_error("SHA256SUMS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cargo and the other tools each read their own file: a version that is raised in one of them alone is found here.
+    #[test]
+    fn all_files_name_one_version() {
+        let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+        let siblings = read("Cargo.toml");
+        let siblings = siblings.lines().filter(|line| line.contains("path = \"crates/"));
+        let wanted = format!("version = \"{VERSION}\"");
+        assert!(
+            siblings.clone().count() > 10 && siblings.clone().all(|line| line.contains(&wanted))
+        );
+        for (file, line) in [
+            ("Cargo.toml", wanted.clone()),
+            ("python/Cargo.toml", wanted),
+            ("packaging/nearpage.spec", format!("Version:        {VERSION}")),
+            ("docs/README.trycmd", format!("Version {VERSION},")),
+            ("docs/src/introduction.md", format!("Version {VERSION},")),
+            ("CHANGELOG.md", format!("## {VERSION}")),
+        ] {
+            assert!(read(file).lines().any(|of| of.starts_with(&line)), "{file} has no {line:?}");
+        }
+    }
+
+    #[test]
+    fn a_package_is_found_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().to_owned();
+        for name in ["nearpage-1-a.whl", "nearpage-1-b.whl"] {
+            fs::write(out.join(name), "").unwrap();
+        }
+        let dist = Dist { root: out.clone(), target: out.clone(), out: out.clone(), epoch: 0 };
+        assert_eq!(
+            dist.package("nearpage-", "-b.whl").unwrap(),
+            Some(out.join("nearpage-1-b.whl"))
+        );
+        assert_eq!(dist.package("nearpage-", ".deb").unwrap(), None);
+        sums(&dist).unwrap();
+        let text = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(text, format!("{empty}  nearpage-1-a.whl\n{empty}  nearpage-1-b.whl\n"));
+    }
 }

@@ -70,3 +70,39 @@ pub(super) fn source(dist: &Dist) -> Result {
     command.args(["archive", "--format=tar.gz", &prefix, "HEAD", "-o"]).arg(&to);
     output("git archive", command.current_dir(&dist.root)).map(drop).map_err(Into::into)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// Files made at another time, in another order, with other rights of groups, are packed to the same bytes.
+    #[test]
+    fn bytes_depend_on_files_alone() {
+        let made = |names: [&str; 2], mode: u32, age: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let packed = folder.path().join("packed");
+            fs::create_dir_all(packed.join("in")).unwrap();
+            for name in names {
+                let path = packed.join("in").join(name);
+                fs::write(&path, name).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+                let file = File::options().write(true).open(&path).unwrap();
+                file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            }
+            std::os::unix::fs::symlink("in/a", packed.join("link")).unwrap();
+            let dist = Dist {
+                root: folder.path().into(),
+                target: folder.path().into(),
+                out: folder.path().into(),
+                epoch: 7,
+            };
+            let to = folder.path().join("a.tar.gz");
+            pack(&dist, &packed, &to).unwrap();
+            fs::read(to).unwrap()
+        };
+        assert_eq!(made(["a", "b"], 0o640, 0), made(["b", "a"], 0o600, 9999));
+        assert_ne!(made(["a", "b"], 0o640, 0), made(["a", "b"], 0o755, 0));
+    }
+}

@@ -5,7 +5,7 @@ mod root;
 
 use std::process::Command;
 
-use super::{Dist, DistError, Result, container, has, output};
+use super::{Dist, DistError, Result, container, has, output, roots};
 use root::Root;
 
 /// The release that packages are made for, and one that is older than what they are built on.
@@ -19,17 +19,12 @@ pub(super) fn run(dist: &Dist) -> Result {
     builds::sdist(dist)?;
     container::check(dist)?;
     let made = "packages in a clean root";
-    if !has("debootstrap", made, "debootstrap") || !has("unshare", made, "util-linux") {
+    if !has("unshare", made, "util-linux") {
         return Ok(());
     }
     for release in RELEASES {
-        let folder = dist.stage(&format!("root-{release}"))?;
-        let mut command = Command::new("debootstrap");
-        if let Err(error) = output("debootstrap", command.args(["--variant=minbase", release]).arg(&folder)) {
-            println!("SKIPPED: {made}, {release}: {error}");
-            continue;
-        }
-        let root = Root { folder, release };
+        let Some(pristine) = roots::pristine(dist, release, made)? else { continue };
+        let root = Root { folder: roots::copy(dist, &pristine)?, release };
         root.static_programs(dist)?;
         root.wheel(dist)?;
         if release == RELEASES[0] {

@@ -20,8 +20,14 @@ Description: NUMA page allocator of a kernel, to embed, run and study
 /// What lies elsewhere in Debian.
 const MOVED: [(&str, &str); 3] = [
     ("usr/share/zsh/site-functions/_nearpage", "usr/share/zsh/vendor-completions/_nearpage"),
-    ("usr/lib/systemd/system/nearpage-export.service", "lib/systemd/system/nearpage-export.service"),
-    ("usr/lib/systemd/system/nearpage-record.service", "lib/systemd/system/nearpage-record.service"),
+    (
+        "usr/lib/systemd/system/nearpage-export.service",
+        "lib/systemd/system/nearpage-export.service",
+    ),
+    (
+        "usr/lib/systemd/system/nearpage-record.service",
+        "lib/systemd/system/nearpage-record.service",
+    ),
 ];
 
 pub(super) fn make(dist: &Dist) -> Result {
@@ -42,7 +48,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         program: true,
         profile: "dist".into(),
     };
-    install_from(&arguments, &dist.target)?;
+    install_from(&arguments, &dist.target.join("deb"))?;
     for (from, to) in MOVED {
         put(&folder.join(from), &folder.join(to))?;
         fs::remove_file(folder.join(from)).map_err(io_error(from))?;

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use super::{Dist, DistError, PROCESSOR, Result, VERSION, archive, files, has, io_error, output, take};
+use super::{
+    Dist, DistError, PROCESSOR, Result, VERSION, archive, files, has, io_error, output, take,
+};
 
 pub(super) fn make(dist: &Dist) -> Result {
     if !has("rpmbuild", "the RPM", "rpm") {
@@ -24,7 +26,9 @@ pub(super) fn make(dist: &Dist) -> Result {
     ] {
         command.args(["--define", macros]);
     }
-    command.env("CARGO_TARGET_DIR", dist.target.join("rpm")).env("SOURCE_DATE_EPOCH", dist.epoch.to_string());
+    command
+        .env("CARGO_TARGET_DIR", dist.target.join("rpm"))
+        .env("SOURCE_DATE_EPOCH", dist.epoch.to_string());
     output("rpmbuild", command.arg(dist.root.join("packaging/nearpage.spec")))?;
     let built = files(&top.join("RPMS").join(PROCESSOR))?;
     match &built[..] {

@@ -39,15 +39,29 @@ pub(super) fn crates(dist: &Dist) -> Result {
 
 /// The sdist, built and used.
 pub(super) fn sdist(dist: &Dist) -> Result {
-    let Some(sdist) = dist.package("nearpage-", &format!("{VERSION}.tar.gz"))? else { return Ok(()) };
+    let Some(sdist) = dist.package("nearpage-", &format!("{VERSION}.tar.gz"))? else {
+        return Ok(());
+    };
     let Some(tools) = wheels::tools(dist)? else { return Ok(()) };
     let folder = dist.stage("sdist")?;
     let mut build = Command::new(tools.join("bin/pip"));
     // By the profile of tests, which takes half as long to compile.
-    build.args(["wheel", "--quiet", "--no-build-isolation", "--no-deps", "--config-settings=build-args=--profile=dev"]);
-    build.arg("--wheel-dir").arg(&folder).arg(&sdist).env("CARGO_TARGET_DIR", dist.target.join("sdist"));
+    build.args([
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--config-settings=build-args=--profile=dev",
+    ]);
+    build
+        .arg("--wheel-dir")
+        .arg(&folder)
+        .arg(&sdist)
+        .env("CARGO_TARGET_DIR", dist.target.join("sdist"));
     let path = std::env::join_paths(
-        [tools.join("bin")].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        [tools.join("bin")]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     );
     output("pip wheel", build.env("PATH", path.unwrap_or_default()))?;
     let venv = folder.join("venv");
@@ -56,7 +70,8 @@ pub(super) fn sdist(dist: &Dist) -> Result {
     let mut pip = Command::new(venv.join("bin/pip"));
     output("pip install", pip.args(["install", "--quiet", "--no-index"]).args(&wheel))?;
     let mut python = Command::new(venv.join("bin/python"));
-    let printed = output("python", python.args(["-c", "import nearpage; print(nearpage.__version__)"]))?;
+    let printed =
+        output("python", python.args(["-c", "import nearpage; print(nearpage.__version__)"]))?;
     expect(&printed, VERSION, "Python")?;
     println!("the sdist: a wheel was built of it, and is used");
     fs::remove_dir_all(&folder).map_err(io_error(&folder))

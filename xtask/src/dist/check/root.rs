@@ -63,7 +63,8 @@ impl Root {
         expect(&run(&TOPO)?, "node 1", what)?;
         let replayed = run(&["replay"])?;
         let fidelity = replayed.lines().find(|line| line.starts_with("fidelity: "));
-        let fidelity = fidelity.ok_or_else(|| DistError::Wrong(format!("{what} replayed {replayed:?}")))?;
+        let fidelity =
+            fidelity.ok_or_else(|| DistError::Wrong(format!("{what} replayed {replayed:?}")))?;
         println!("{what} in {}: topo, replay ({fidelity})", self.release);
         Ok(())
     }
@@ -83,7 +84,9 @@ impl Root {
             }
             let emulator = format!("qemu-{processor}-static");
             let Some(file) = found(&emulator) else {
-                println!("SKIPPED: {what} is not used: {emulator} is not installed (apt install qemu-user-static)");
+                println!(
+                    "SKIPPED: {what} is not used: {emulator} is not installed (apt install qemu-user-static)"
+                );
                 continue;
             };
             put(&file, &self.folder.join("emulator"))?;
@@ -108,7 +111,8 @@ impl Root {
         let begun = Instant::now();
         self.run(&["/venv/bin/pip", "install", "--no-index", "--quiet", &format!("/{name}")])?;
         let seconds = begun.elapsed().as_secs_f64();
-        let program = "import nearpage; print('fidelity', nearpage.Bundle.shipped().replay().fidelity)";
+        let program =
+            "import nearpage; print('fidelity', nearpage.Bundle.shipped().replay().fidelity)";
         let printed = self.run(&["/venv/bin/python", "-c", program])?;
         expect(&printed, "fidelity ", "Python")?;
         let fleet = self.run(&["/venv/bin/nearpage-fleet", "--version"])?;
@@ -132,11 +136,15 @@ impl Root {
         expect(&under, "bin\n", "ls under the malloc")?;
         self.install(&["gcc", "libc6-dev", "pkg-config", "cmake", "make", "meson", "systemd"])?;
         let project = self.folder.join("project");
-        for (file, text) in [("main.c", SOURCE), ("CMakeLists.txt", CMAKE), ("meson.build", MESON)] {
+        for (file, text) in [("main.c", SOURCE), ("CMakeLists.txt", CMAKE), ("meson.build", MESON)]
+        {
             write(&project.join(file), text.as_bytes())?;
         }
         let lines = [
-            ("pkg-config", "cd /project && cc main.c $(pkg-config --cflags --libs nearpage) && ./a.out"),
+            (
+                "pkg-config",
+                "cd /project && cc main.c $(pkg-config --cflags --libs nearpage) && ./a.out",
+            ),
             ("CMake", "cd /project && cmake -B cmake . && cmake --build cmake && cmake/user"),
             ("meson", "cd /project && meson setup meson && meson compile -C meson && meson/user"),
         ];
@@ -147,7 +155,10 @@ impl Root {
         let units = ["nearpage-export.service", "nearpage-record.service"];
         self.run(&[&["systemd-analyze", "verify", "--man=no"][..], &units].concat())?;
         self.run(&["dpkg", "--remove", "nearpage"])?;
-        println!("the package for Debian in {}: malloc, pkg-config, CMake, meson, units; removed", self.release);
+        println!(
+            "the package for Debian in {}: malloc, pkg-config, CMake, meson, units; removed",
+            self.release
+        );
         Ok(())
     }
 
