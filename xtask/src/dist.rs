@@ -97,8 +97,10 @@ struct Dist {
     /// Where cargo builds: programs without the builder's paths are other ones than those of `target`.
     target: PathBuf,
     out: PathBuf,
-    /// Seconds of the last commit.
+    /// Seconds of the commit.
     epoch: u64,
+    /// The commit, as programs name it.
+    commit: String,
 }
 
 /// The version of all packages.
@@ -113,12 +115,13 @@ const PROCESSOR: &str = std::env::consts::ARCH;
 /// [`DistError`].
 pub fn run(arguments: &DistArgs) -> Result {
     let root = fs::canonicalize(root()).map_err(io_error("the root"))?;
-    let mut git = Command::new("git");
-    let epoch = output("git log", git.args(["log", "-1", "--format=%ct"]).current_dir(&root))?;
-    let epoch = epoch.trim().parse();
-    let epoch = epoch.map_err(|_| DistError::Wrong("git log told no time of a commit".into()))?;
+    let epoch = given("SOURCE_DATE_EPOCH", &root, &["log", "-1", "--format=%ct"])?;
+    let epoch = epoch.parse();
+    let epoch = epoch.map_err(|_| DistError::Wrong("SOURCE_DATE_EPOCH is no number".into()))?;
+    let describe = ["describe", "--always", "--dirty", "--tags", "--abbrev=12"];
+    let commit = given("BUILT_FROM_COMMIT", &root, &describe)?;
     let out = root.join(&arguments.out);
-    let dist = Dist { target: target_dir().join("packaged"), out, root, epoch };
+    let dist = Dist { target: target_dir().join("packaged"), out, root, epoch, commit };
     fs::create_dir_all(&dist.out).map_err(io_error(&dist.out))?;
     let usual = [Part::Source, Part::Program, Part::Deb, Part::Wheels, Part::Crates];
     let parts = if arguments.parts.is_empty() { &usual[..] } else { &arguments.parts };
@@ -138,12 +141,22 @@ pub fn run(arguments: &DistArgs) -> Result {
     if arguments.check { check::run(&dist) } else { Ok(()) }
 }
 
+/// What a variable says, else git.
+fn given(variable: &str, root: &Path, git: &[&str]) -> Result<String> {
+    let said = match std::env::var(variable) {
+        Ok(said) => said,
+        Err(_) => output("git", Command::new("git").args(git).current_dir(root))?,
+    };
+    Ok(said.trim().to_owned())
+}
+
 impl Dist {
     /// A command of cargo whose programs have no path of the builder.
     fn cargo(&self) -> Command {
         let mut command = install::cargo(&self.root, &install::builders(&self.root));
         command.env("CARGO_TARGET_DIR", &self.target).env("CARGO_INCREMENTAL", "0");
         command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
+        command.env("BUILT_FROM_COMMIT", &self.commit);
         command
     }
 
@@ -238,7 +251,13 @@ mod tests {
         for name in ["nearpage-1-a.whl", "nearpage-1-b.whl"] {
             fs::write(out.join(name), "").unwrap();
         }
-        let dist = Dist { root: out.clone(), target: out.clone(), out: out.clone(), epoch: 0 };
+        let dist = Dist {
+            root: out.clone(),
+            target: out.clone(),
+            out: out.clone(),
+            epoch: 0,
+            commit: String::new(),
+        };
         assert_eq!(
             dist.package("nearpage-", "-b.whl").unwrap(),
             Some(out.join("nearpage-1-b.whl"))

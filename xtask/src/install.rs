@@ -57,11 +57,15 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
 }
 
 pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
-    install_from(arguments, &target_dir())
+    install_from(arguments, &target_dir(), None)
 }
 
-/// Builds in a folder, and installs.
-pub(crate) fn install_from(arguments: &InstallArgs, target: &Path) -> Result<(), InstallError> {
+/// Builds in a folder, and installs; the program names the commit, if it is not git's.
+pub(crate) fn install_from(
+    arguments: &InstallArgs,
+    target: &Path,
+    commit: Option<&str>,
+) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
@@ -75,6 +79,9 @@ pub(crate) fn install_from(arguments: &InstallArgs, target: &Path) -> Result<(),
     let builders = builders(&root);
     let mut build = cargo(&root, &builders);
     build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
+    if let Some(commit) = commit {
+        build.env("BUILT_FROM_COMMIT", commit);
+    }
     step("cargo build", &mut build)?;
     let built = target.join(&arguments.profile);
     let within = |path: &Path| match &arguments.destdir {

@@ -67,7 +67,8 @@ pub(super) fn source(dist: &Dist) -> Result {
     let prefix = format!("--prefix=nearpage-{VERSION}/");
     let to = dist.out.join(format!("nearpage-{VERSION}-source.tar.gz"));
     let mut command = Command::new("git");
-    command.args(["archive", "--format=tar.gz", &prefix, "HEAD", "-o"]).arg(&to);
+    let commit = dist.commit.trim_end_matches("-dirty");
+    command.args(["archive", "--format=tar.gz", &prefix, commit, "-o"]).arg(&to);
     output("git archive", command.current_dir(&dist.root)).map(drop).map_err(Into::into)
 }
 
@@ -97,6 +98,7 @@ mod tests {
                 target: folder.path().into(),
                 out: folder.path().into(),
                 epoch: 7,
+                commit: String::new(),
             };
             let to = folder.path().join("a.tar.gz");
             pack(&dist, &packed, &to).unwrap();

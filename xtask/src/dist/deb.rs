@@ -48,7 +48,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         program: true,
         profile: "dist".into(),
     };
-    install_from(&arguments, &dist.target.join("deb"))?;
+    install_from(&arguments, &dist.target.join("deb"), Some(&dist.commit))?;
     for (from, to) in MOVED {
         put(&folder.join(from), &folder.join(to))?;
         fs::remove_file(folder.join(from)).map_err(io_error(from))?;

@@ -28,7 +28,8 @@ pub(super) fn make(dist: &Dist) -> Result {
     }
     command
         .env("CARGO_TARGET_DIR", dist.target.join("rpm"))
-        .env("SOURCE_DATE_EPOCH", dist.epoch.to_string());
+        .env("SOURCE_DATE_EPOCH", dist.epoch.to_string())
+        .env("BUILT_FROM_COMMIT", &dist.commit);
     output("rpmbuild", command.arg(dist.root.join("packaging/nearpage.spec")))?;
     let built = files(&top.join("RPMS").join(PROCESSOR))?;
     match &built[..] {
