@@ -10,7 +10,7 @@ use super::{Dist, DistError, PROCESSOR, Result, VERSION, has, io_error, output, 
 const IMAGES: [&str; 2] = ["nearpage", "fleet"];
 /// The second starts with these.
 const PYTHON: &str = "/usr/bin/python3.11";
-const FLEET: &str = "/usr/local/bin/nearpage-fleet";
+const FLEET: &str = "/usr/local/lib/python3.11/dist-packages/bin/nearpage-fleet";
 /// The most that is pulled of one.
 const BYTES_MOST: u64 = 60_000_000;
 
