@@ -183,7 +183,7 @@ fn shared(library: &Path, map: &Path) -> Result<(), InstallError> {
         .args([
             "-Wl,--gc-sections",
             "-Wl,-O1",
-            "-Wl,--strip-debug",
+            "-Wl,--strip-all",
             "-Wl,-z,relro,-z,now",
             "-Wl,--no-undefined",
         ])
@@ -209,7 +209,7 @@ fn functions(map: &str) -> impl Iterator<Item = &str> {
 }
 
 /// As long as the major version is 0, each minor version may change the interface.
-fn soname(version: &str) -> String {
+pub(crate) fn soname(version: &str) -> String {
     let mut parts = version.split('.');
     match (parts.next(), parts.next()) {
         (Some("0"), Some(minor)) => format!("libnearpage.so.0.{minor}"),

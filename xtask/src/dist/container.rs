@@ -31,7 +31,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         let _ = fs::remove_file(&to);
         let mut command = buildah(dist, "push");
         let place = format!("oci-archive:{}", to.display());
-        output("buildah push", command.args([&name, &place]))?;
+        output("buildah push", command.args(["--compression-format=zstd", &name, &place]))?;
         let bytes = fs::metadata(&to).map_err(io_error(&to))?.len();
         if bytes > BYTES_MOST {
             let problem =

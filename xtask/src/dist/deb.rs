@@ -1,14 +1,17 @@
 //! A package for Debian and Ubuntu: the program, the libraries, the malloc, units of systemd.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use super::archive::{all, gzip};
 use super::{Dist, DistError, PROCESSOR, Result, VERSION, has, io_error, output};
 use crate::install::program::{put, write};
-use crate::install::{InstallArgs, install_from};
+use crate::install::{InstallArgs, install_from, soname};
 
+/// No address is published yet.
+const MAINTAINER: &str = "The authors of nearpage <authors@nearpage.invalid>";
 const DESCRIPTION: &str = "\
 Description: NUMA page allocator of a kernel, to embed, run and study
  nearpage explains refused memory, shows what the page allocator of a kernel
@@ -65,6 +68,7 @@ pub(super) fn make(dist: &Dist) -> Result {
     let shared = library.join(format!("libnearpage.so.{VERSION}"));
     let malloc = library.join("libnearpage-malloc.so");
     control(dist, &folder, debian, &[&folder.join("usr/bin/nearpage"), &shared, &malloc])?;
+    rights(&folder)?;
     let to = dist.out.join(format!("nearpage_{VERSION}_{debian}.deb"));
     let mut command = Command::new("dpkg-deb");
     command.env("SOURCE_DATE_EPOCH", dist.epoch.to_string());
@@ -91,7 +95,7 @@ fn documents(dist: &Dist, folder: &Path) -> Result {
     let date = output("date", command.args(["-u", "-R", "-d", &format!("@{}", dist.epoch)]))?;
     let entry = format!(
         "nearpage ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md of the sources tells what is new.\n\n \
-         -- The authors of nearpage <nearpage@localhost>  {date}"
+         -- {MAINTAINER}  {date}"
     );
     gzip(entry.as_bytes(), &folder.join("changelog.gz"))
 }
@@ -124,7 +128,7 @@ fn control(dist: &Dist, folder: &Path, processor: &str, programs: &[&Path]) -> R
             &format!("{}  {}\n", sum.split_whitespace().next().unwrap_or_default(), name.display());
     }
     let text = format!(
-        "Package: nearpage\nVersion: {VERSION}\nArchitecture: {processor}\nMaintainer: The authors of nearpage <nearpage@localhost>\n\
+        "Package: nearpage\nVersion: {VERSION}\nArchitecture: {processor}\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {}\nDepends: {needs}\nSection: devel\nPriority: optional\n{DESCRIPTION}",
         bytes.div_ceil(1024)
     );
@@ -132,5 +136,27 @@ fn control(dist: &Dist, folder: &Path, processor: &str, programs: &[&Path]) -> R
     write(&debian.join("control"), text.as_bytes())?;
     write(&debian.join("md5sums"), sums.as_bytes())?;
     write(&debian.join("triggers"), b"activate-noawait ldconfig\n")?;
+    let soname = soname(VERSION);
+    let interface = soname.trim_start_matches("libnearpage.so.");
+    let shlibs = format!("libnearpage {interface} nearpage (>= {VERSION})\n");
+    Ok(write(&debian.join("shlibs"), shlibs.as_bytes())?)
+}
+
+/// Rights as packages have them, whatever the mask of who builds: only programs can be run.
+fn rights(folder: &Path) -> Result {
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(io_error(path))
+    };
+    set(folder, 0o755)?;
+    for entry in fs::read_dir(folder).map_err(io_error(folder))?.flatten() {
+        let path = entry.path();
+        match entry.file_type().map_err(io_error(&path))? {
+            kind if kind.is_dir() => rights(&path)?,
+            kind if kind.is_file() => {
+                set(&path, if folder.ends_with("bin") { 0o755 } else { 0o644 })?
+            }
+            _ => {}
+        }
+    }
     Ok(())
 }

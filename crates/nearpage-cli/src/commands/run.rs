@@ -171,7 +171,7 @@ fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
     /// As it is built, and as it is installed.
     const NAME: &str = "libnearpage_preload.so";
     const INSTALLED: &str = "libnearpage-malloc.so";
-    /// Where distributions keep libraries.
+    // Where distributions keep libraries.
     let multiarch = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(PathBuf::from).unwrap_or_default();
