@@ -32,7 +32,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearpage_linux::EnvironmentError;
 use nearpage_machine::escaped;
 use nearpage_report::file::WriteError;
@@ -40,6 +40,7 @@ use serde::Serialize;
 
 use crate::confined::{self, Rights};
 use crate::escaping::Escaping;
+use crate::memory;
 use crate::{outputs, terminal};
 
 /// Predict what Linux's page allocator does with a load, on machines that you do not have; explain what it did; run programs on another one.
@@ -228,8 +229,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_json = failure::wants_json(&arguments);
     let program = help::grouped(Cli::command()).color(terminal::color_of(&arguments));
-    let cli = match parsed(program.clone(), arguments.iter().cloned()) {
-        Ok(cli) => cli,
+    let (cli, is_limit_raised) = match parsed(program.clone(), arguments.iter().cloned()) {
+        Ok(parsed) => parsed,
         Err(error) => {
             // The message quotes arguments, and scripts pass names of strangers' files: it is made anew of escaped ones.
             let shown = arguments.iter().map(|word| escaped(&word.to_string_lossy()).into_owned());
@@ -239,6 +240,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     terminal::set(cli.quiet, cli.color);
     if let Some(rights) = cli.command.rights() {
+        if !is_limit_raised {
+            let is_model =
+                matches!(cli.command, Command::Lab(_) | Command::Whatif(_) | Command::Replay(_));
+            memory::bound(rights.inputs(), is_model);
+        }
         give_up(&rights);
     }
     let result = match cli.command {
@@ -294,11 +300,16 @@ fn give_up(rights: &Rights) {
     }
 }
 
+/// The command, and whether `--limit` is given.
 fn parsed(
     program: clap::Command,
     arguments: impl Iterator<Item = OsString>,
-) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&program.try_get_matches_from(arguments)?)
+) -> Result<(Cli, bool), clap::Error> {
+    let matches = program.try_get_matches_from(arguments)?;
+    let commands = std::iter::successors(Some(&matches), |of| Some(of.subcommand()?.1));
+    let has_limit = |of: &ArgMatches| matches!(of.try_get_one::<u64>("limit"), Ok(Some(_)));
+    let is_limit_raised = commands.into_iter().any(has_limit);
+    Ok((Cli::from_arg_matches(&matches)?, is_limit_raised))
 }
 
 /// Shows help, or what is wrong with the arguments.

@@ -63,6 +63,11 @@ impl Rights {
         self
     }
 
+    /// What it reads.
+    pub(crate) fn inputs(&self) -> &[PathBuf] {
+        &self.reads
+    }
+
     /// Unpacks into files without a name.
     pub(crate) fn unpacking(self) -> Self {
         Rights { unpacks: true, ..self }
@@ -89,6 +94,7 @@ pub(crate) struct Kept {
 ///
 /// No second process can be started: nothing was given up.
 pub(crate) fn keep(rights: &Rights) -> io::Result<Kept> {
+    close_inherited(rights);
     let desk = Desk::new(&rights.outputs);
     // It is read once more when it is written.
     let folders: Vec<_> = desk.folders().filter_map(|folder| PathFd::new(folder).ok()).collect();
@@ -107,6 +113,29 @@ pub(crate) fn keep(rights: &Rights) -> io::Result<Kept> {
     let calls = calls.err().map(|error| format!("seccomp: {error}"));
     let lacking: Vec<String> = files.into_iter().chain(calls).collect();
     Ok(Kept { clerk, lacking: (!lacking.is_empty()).then(|| lacking.join("; ")) })
+}
+
+/// Closes what the program that started this one left open, a connection of an editor or of a build server, say: not the first three,
+/// and not what the command line names, as `<(...)` of a shell does.
+fn close_inherited(rights: &Rights) {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
+    let outputs = rights.outputs.iter().map(|(_, path)| path);
+    let is_named = |descriptor: i32| {
+        let name = format!("fd/{descriptor}");
+        rights.reads.iter().chain(outputs.clone()).any(|path| path.ends_with(&name))
+    };
+    let open = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let open: Vec<i32> =
+        open.filter(|descriptor| *descriptor > 2 && !is_named(*descriptor)).collect();
+    for descriptor in open {
+        // SAFETY: asks for flags; a descriptor that is closed by now is refused.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        // What this program opened closes on exec, so no value of it has this number.
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: nobody here knows the descriptor.
+            unsafe { libc::close(descriptor) };
+        }
+    }
 }
 
 fn handled() -> Result<Ruleset, RulesetError> {

@@ -1,23 +1,26 @@
 //! Files that commands make: for their owner alone, behind no link, in a folder that is opened once.
 //!
 //! What is made in another user's folder could be swapped for a link between two calls. So a folder is opened first, and
-//! names are resolved in it; what is there is opened before it is judged, and used by its descriptor. A root that `sudo` made
+//! names are resolved in it; what is there is opened before it is judged, and used by its descriptor. No link on the way is followed
+//! that another user may have planted. A root that `sudo` made
 //! gives a new file to the user who called it, but only where that user could have made one: giving away a file in `/etc`
 //! would give away more.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, fstat, mkdirat, openat, renameat,
-    statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, PROC_SUPER_MAGIC, Stat, Uid, fchown, fstat,
+    fstatfs, mkdirat, openat, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use crate::shown::shown;
 
 /// A user, and the group of the files that the user makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +35,6 @@ pub struct Owner {
 #[derive(Debug)]
 pub struct OutputFolder {
     folder: OwnedFd,
-    /// The number of the folder's own user.
-    uid: u32,
     mode: u32,
     owner: Option<Owner>,
     /// Who gets what is made, if not this process's user.
@@ -46,19 +47,48 @@ impl OutputFolder {
     ///
     /// # Errors
     ///
-    /// There is no such folder, or the path has no name.
+    /// There is no such folder, the path has no name, or it goes through a link of another user.
     pub fn of(path: &Path, owner: Option<Owner>) -> io::Result<(OutputFolder, OsString)> {
         const STICKY_FOR_ALL: u32 = 0o1002;
         let name = path.file_name().ok_or(ErrorKind::IsADirectory)?.to_owned();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, folder.unwrap_or(Path::new(".")), flags, Mode::empty())?;
+        let folder = walked(folder.unwrap_or(Path::new(".")), owner)?;
         let found = fstat(&folder)?;
         let (uid, mode) = (found.st_uid, found.st_mode);
         let is_for_all = mode & STICKY_FOR_ALL == STICKY_FOR_ALL;
         let receiver = owner.filter(|owner| uid == owner.uid || is_for_all);
         let receiver = receiver.filter(|_| geteuid().is_root());
-        Ok((OutputFolder { folder, uid, mode, owner, receiver }, name))
+        Ok((OutputFolder { folder, mode, owner, receiver }, name))
+    }
+
+    /// As [`of`](Self::of), but where the path is a link it goes on to what that leads to, and opens what is there as
+    /// [`find`](Self::find) does: also a pipe or terminal without a path, to which only a link of the kernel leads.
+    ///
+    /// # Errors
+    ///
+    /// As both, or there are too many links.
+    pub fn behind_links(
+        path: &Path,
+        owner: Option<Owner>,
+    ) -> io::Result<(OutputFolder, OsString, Option<File>)> {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MOST {
+            let (folder, name) = OutputFolder::of(&path, owner)?;
+            let found = folder.find(&name)?;
+            let link = match found {
+                Some(found) if found.metadata()?.is_symlink() => found,
+                found => return Ok((folder, name, found)),
+            };
+            if is_of_kernel(&folder.folder)? {
+                let behind =
+                    openat(&folder.folder, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                if FileType::from_raw_mode(fstat(&behind)?.st_mode) != FileType::RegularFile {
+                    return Ok((folder, name, Some(behind.into())));
+                }
+            }
+            path = path.parent().unwrap_or(Path::new("")).join(target(&link)?);
+        }
+        Err(Errno::LOOP.into())
     }
 
     /// Opens what has a name, itself if it is a link, neither to be read nor written ([`open_found`] does that). `None` where
@@ -66,7 +96,8 @@ impl OutputFolder {
     ///
     /// # Errors
     ///
-    /// Another user may have planted it: it is of that user, in a folder that all may write. Or it cannot be looked at.
+    /// Another user may have planted it: it is a link of that user, or a file in a folder that all may write. Or it cannot be looked
+    /// at.
     pub fn find(&self, name: &OsStr) -> io::Result<Option<File>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(&self.folder, name, flags, Mode::empty()) {
@@ -74,35 +105,55 @@ impl OutputFolder {
             file => file?,
         };
         let found = fstat(&file)?;
-        let caller = self.owner.map(|owner| owner.uid);
-        let is_own = found.st_uid == geteuid().as_raw()
-            || Some(found.st_uid) == caller
-            || found.st_uid == self.uid;
-        let kind = FileType::from_raw_mode(found.st_mode);
-        let is_device = matches!(kind, FileType::CharacterDevice | FileType::BlockDevice);
-        if self.mode & 0o002 != 0 && !is_own && !is_device {
-            let message = format!(
-                "is of another user (uid {}), in a folder that all may write; expected another name",
-                found.st_uid
-            );
-            return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+        let may_be_planted = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => !may_lead(&found, &fstat(&self.folder)?, self.owner),
+            FileType::CharacterDevice | FileType::BlockDevice => false,
+            _ => self.mode & 0o002 != 0 && !is_trusted(found.st_uid, self.owner),
+        };
+        match may_be_planted {
+            true => Err(planted("it", found.st_uid)),
+            false => Ok(Some(file.into())),
         }
-        Ok(Some(file.into()))
     }
 
-    /// As [`find`](Self::find), but of a link what it leads to: also of a link of the kernel to a pipe, which has no path.
+    /// Refuses what was found here and is another user's, wherever this folder lies.
     ///
     /// # Errors
     ///
-    /// As above.
-    pub fn find_behind_link(&self, name: &OsStr) -> io::Result<Option<File>> {
-        match self.find(name)? {
-            Some(found) if found.metadata()?.is_symlink() => {}
-            found => return Ok(found),
+    /// It is.
+    pub fn check_own(&self, found: &File) -> io::Result<()> {
+        let uid = fstat(found)?.st_uid;
+        if is_trusted(uid, self.owner) { Ok(()) } else { Err(planted("it", uid)) }
+    }
+
+    /// Refuses this folder if another user than this process's may put something there, where that is root.
+    ///
+    /// # Errors
+    ///
+    /// It is of another user, or others may write it.
+    pub fn check_nobody_elses(&self) -> io::Result<()> {
+        let found = fstat(&self.folder)?;
+        let for_others = if found.st_gid == 0 { 0o002 } else { 0o022 };
+        if !geteuid().is_root() || found.st_uid == 0 && found.st_mode & for_others == 0 {
+            return Ok(());
         }
-        match openat(&self.folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            Err(Errno::NOENT) => Ok(None),
-            file => Ok(Some(file?.into())),
+        let message = format!(
+            "others than root may write the folder (uid {}, mode {:o}); expected one of root's",
+            found.st_uid,
+            found.st_mode & 0o7777
+        );
+        Err(io::Error::new(ErrorKind::PermissionDenied, message))
+    }
+
+    /// The folder of this name in it; where nothing has the name, one that all may enter whom the process's mask allows.
+    ///
+    /// # Errors
+    ///
+    /// Something else has the name, a link too, or no folder may be made.
+    pub fn folder_for_all(&self, name: &OsStr) -> io::Result<OutputFolder> {
+        match mkdirat(&self.folder, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.entered(name),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -142,15 +193,9 @@ impl OutputFolder {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(&self.folder, name, flags, Mode::empty())?;
         let found = fstat(&folder)?;
-        let uid = geteuid().as_raw();
-        let made = OutputFolder {
-            folder,
-            uid,
-            mode: found.st_mode,
-            owner: self.owner,
-            receiver: self.receiver,
-        };
-        match found.st_uid == uid && made.mode & 0o077 == 0 && made.is_empty()? {
+        let (owner, receiver) = (self.owner, self.receiver);
+        let made = OutputFolder { folder, mode: found.st_mode, owner, receiver };
+        match found.st_uid == geteuid().as_raw() && made.mode & 0o077 == 0 && made.is_empty()? {
             true => Ok(made),
             false => Err(io::Error::other("another folder took its place as it was made")),
         }
@@ -233,12 +278,17 @@ impl OutputFolder {
     fn entered(&self, name: &OsStr) -> io::Result<OutputFolder> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(&self.folder, name, flags, Mode::empty())?;
-        let found = fstat(&folder)?;
+        let mode = fstat(&folder)?.st_mode;
         let (owner, receiver) = (self.owner, self.receiver);
-        Ok(OutputFolder { folder, uid: found.st_uid, mode: found.st_mode, owner, receiver })
+        Ok(OutputFolder { folder, mode, owner, receiver })
     }
 
-    fn is_empty(&self) -> io::Result<bool> {
+    /// Whether nothing is in it.
+    ///
+    /// # Errors
+    ///
+    /// It may not be read.
+    pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.names()?.is_empty())
     }
 
@@ -254,6 +304,82 @@ impl OutputFolder {
         }
         Ok(names)
     }
+}
+
+/// Links that are followed on one way, as Linux does. `include/linux/namei.h: MAXSYMLINKS`.
+const LINKS_MOST: u32 = 40;
+
+/// Opens the folder of a path, one name after the other.
+fn walked(path: &Path, owner: Option<Owner>) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = |folder: BorrowedFd<'_>, name: &OsStr, more: OFlags| {
+        openat(folder, name, flags | more, Mode::empty())
+    };
+    let begin = |path: &Path| {
+        let name = if path.is_absolute() { "/" } else { "." };
+        open(CWD, name.as_ref(), OFlags::DIRECTORY)
+    };
+    let names = |path: &Path| -> Vec<OsString> {
+        let names = path
+            .components()
+            .filter(|name| !matches!(name, Component::RootDir | Component::CurDir));
+        names.map(|name| name.as_os_str().to_owned()).rev().collect()
+    };
+    let (mut folder, mut rest, mut links) = (begin(path)?, names(path), 0);
+    while let Some(name) = rest.pop() {
+        let next = open(folder.as_fd(), &name, OFlags::NOFOLLOW)?;
+        let found = fstat(&next)?;
+        folder = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => next,
+            FileType::Symlink => {
+                if !may_lead(&found, &fstat(&folder)?, owner) {
+                    return Err(planted(&format!("{} on the way", shown(&name)), found.st_uid));
+                }
+                links += 1;
+                if links > LINKS_MOST {
+                    return Err(Errno::LOOP.into());
+                }
+                // The text of such a link need not be a path.
+                if is_of_kernel(&folder)? {
+                    open(folder.as_fd(), &name, OFlags::DIRECTORY)?
+                } else {
+                    let target = target(next.as_fd())?;
+                    rest.extend(names(&target));
+                    if target.is_absolute() { begin(&target)? } else { folder }
+                }
+            }
+            _ => return Err(ErrorKind::NotADirectory.into()),
+        };
+    }
+    Ok(folder)
+}
+
+/// Whether only this process's user, root or who called `sudo` can have made what has this owner.
+fn is_trusted(uid: u32, owner: Option<Owner>) -> bool {
+    uid == 0 || uid == geteuid().as_raw() || owner.is_some_and(|owner| owner.uid == uid)
+}
+
+/// Whether a link may be followed. Other users than root also follow those that a folder's user made in it, where nobody else can.
+fn may_lead(link: &Stat, folder: &Stat, owner: Option<Owner>) -> bool {
+    let is_of_folder = link.st_uid == folder.st_uid && folder.st_mode & 0o022 == 0;
+    is_trusted(link.st_uid, owner) || is_of_folder && !geteuid().is_root()
+}
+
+fn planted(what: &str, uid: u32) -> io::Error {
+    let message = format!(
+        "{what} is of another user (uid {uid}), who may have planted it; expected another name"
+    );
+    io::Error::new(ErrorKind::PermissionDenied, message)
+}
+
+/// What a link says.
+fn target(link: impl AsFd) -> io::Result<PathBuf> {
+    Ok(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()).into())
+}
+
+/// Whether a folder is of /proc, where links are the kernel's.
+fn is_of_kernel(folder: impl AsFd) -> io::Result<bool> {
+    Ok(fstatfs(folder)?.f_type == PROC_SUPER_MAGIC)
 }
 
 /// Opens a file that was [found](OutputFolder::find) in earnest: that file, whatever has its name by now.
@@ -419,13 +545,69 @@ mod tests {
             let (folder, name) = OutputFolder::of(&root.path().join(name), owner).unwrap();
             folder.find(&name).err().map(|error| error.to_string())
         };
-        for name in ["link", "file"] {
-            assert_eq!(why(name, None), None, "the folder is root's alone");
+        assert_eq!(why("file", None), None, "the folder is root's alone");
+        for mode in [0o755, 0o2775, 0o1777] {
+            fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert!(why("link", None).unwrap().contains("another user (uid 12345)"), "{mode:o}");
         }
-        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(why("file", None).unwrap().contains("another user (uid 12345)"));
         for name in ["link", "file"] {
-            assert!(why(name, None).unwrap().contains("another user (uid 12345)"), "{name}");
             assert_eq!(why(name, Some(OTHER)), None, "who called sudo may");
         }
+        // A folder of another user is no reason to believe that user.
+        chown(root.path(), Some(OTHER.uid), None).unwrap();
+        assert!(why("link", None).is_some() && why("file", None).is_some());
+    }
+
+    /// A folder on the way may be another user's link to root's.
+    #[test]
+    fn no_folder_is_found_through_a_link_of_another_user() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("target")).unwrap();
+        symlink("target/../target", root.path().join("link")).unwrap();
+        symlink(root.path().join("link"), root.path().join("further")).unwrap();
+        symlink("round", root.path().join("round")).unwrap();
+        let through = |link: &str, owner| {
+            let (folder, name) = OutputFolder::of(&root.path().join(link).join("file"), owner)?;
+            folder.create(&name)?;
+            folder.remove(&name)
+        };
+        through("link/.", None).unwrap();
+        through("further", None).unwrap();
+        assert!(through("round", None).is_err() && through("none", None).is_err());
+        if is_root("no_folder_is_found_through_a_link_of_another_user") {
+            std::os::unix::fs::lchown(root.path().join("link"), Some(OTHER.uid), None).unwrap();
+            for link in ["link", "further"] {
+                let message = through(link, None).unwrap_err().to_string();
+                assert!(
+                    message.contains("link on the way is of another user (uid 12345)"),
+                    "{message}"
+                );
+            }
+            through("further", Some(OTHER)).unwrap();
+        }
+    }
+
+    #[test]
+    fn links_are_followed_to_where_they_lead() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("in")).unwrap();
+        symlink("in/second", root.path().join("first")).unwrap();
+        symlink("../file", root.path().join("in/second")).unwrap();
+        symlink("round", root.path().join("round")).unwrap();
+        let behind = |name: &str| OutputFolder::behind_links(&root.path().join(name), None);
+        let (folder, name, found) = behind("first").unwrap();
+        assert!(found.is_none());
+        folder.create(&name).unwrap();
+        assert!(root.path().join("file").exists() && behind("first").unwrap().2.is_some());
+        assert_eq!(behind("round").unwrap_err().raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        // A pipe has no path.
+        let (_, end) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", end.as_raw_fd());
+        let (_, _, found) = OutputFolder::behind_links(path.as_ref(), None).unwrap();
+        assert_eq!(
+            found.unwrap().metadata().unwrap().ino(),
+            File::from(OwnedFd::from(end)).metadata().unwrap().ino()
+        );
     }
 }

@@ -26,6 +26,10 @@ const EXPECTED: &str = "the output of `numactl --hardware`, the short form \
                         (--numa SIZE,cpus=LIST ...), the XML of `lstopo --of xml`, or a tar archive (.gz, .bz2, \
                         .xz, .zst) of /sys and /proc";
 
+/// What is wanted in place of lscpu's text.
+const EXPECTED_MEMORY: &str =
+    "the output of `numactl --hardware`: that of lscpu does not tell how much memory a node has";
+
 const EXPECTED_TREE: &str = "a folder or a tar archive with a copy of /sys and /proc";
 
 /// Where a machine's description comes from.
@@ -250,7 +254,9 @@ fn read_text(name: &str, content: &[u8]) -> Result<Machine, InputError> {
         Some(_) if numactl::is_in(text) => numactl::parse(name, text),
         Some((index, first)) => {
             let place = Place::Line { input: name.into(), line: index + 1 };
-            Err(Problem::syntax(first, EXPECTED).at(&place))
+            let is_lscpu = first.trim_start().starts_with("Architecture:");
+            let expected = if is_lscpu { EXPECTED_MEMORY } else { EXPECTED };
+            Err(Problem::syntax(first, expected).at(&place))
         }
         None => {
             let place = Place::Input(name.into());

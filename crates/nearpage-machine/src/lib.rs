@@ -99,7 +99,7 @@ pub use machine::{
     KernelSettings, LastLevelCache, Machine, MachineNode, NODES_MAX, Note, ZoneExtent,
 };
 #[cfg(feature = "archive")]
-pub use packing::{Kept, Packing, Unpacking, each_tar_file, read_tar_files};
+pub use packing::{Kept, Packing, Unpacking, each_tar_file, read_kept, read_tar_files};
 pub use plan::{Lists, Plan};
 #[cfg(feature = "serde")]
 pub use replaced::{Replaced, WithSet};

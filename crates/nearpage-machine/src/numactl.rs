@@ -47,7 +47,8 @@ struct Reader {
 
 /// Reads the text; `input` is its name.
 pub fn parse(input: &str, text: &str) -> Result<Machine, InputError> {
-    let texts = pasted::texts(text);
+    let text = pasted::unquoted_printable(text);
+    let texts = pasted::texts(&text);
     let Some(first) = texts.first() else {
         let place = Place::Input(input.into());
         return Err(DescriptionProblem::NoNodes { expected: EXPECTED }.at(&place).into());

@@ -92,6 +92,13 @@ impl Unpacking {
         Counted { stream: file, counts }
     }
 
+    /// Counts a file of a folder, of which there is no reader for all: its bytes lie there as they are.
+    pub fn add_file(&self, bytes: u64) {
+        if !self.counts.has_file.get() {
+            self.counts.file_bytes.update(|all| all + bytes);
+        }
+    }
+
     /// Unpacks the file, or what is packed within it; a plain tar archive is passed on as it is.
     ///
     /// # Errors
@@ -285,8 +292,7 @@ pub fn each_tar_file(
     for entry in archive.entries()? {
         let mut entry = entry?;
         let kind = entry.header().entry_type();
-        // The size of a sparse file is not what the archive has of it.
-        let stored = if kind.is_gnu_sparse() { entry.header().entry_size()? } else { entry.size() };
+        let stored = if kind.is_gnu_sparse() { sparse_bytes(&mut entry)? } else { entry.size() };
         let next = entry.raw_file_position().saturating_add(stored);
         end.set(next.saturating_add(BLOCK_BYTES + Budget::HEADERS_BYTES));
         if !kind.is_file() {
@@ -298,6 +304,18 @@ pub fn each_tar_file(
         }
     }
     Ok(())
+}
+
+/// What an archive has of a sparse file: less than the file's size.
+fn sparse_bytes(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<u64> {
+    for key in entry.pax_extensions()?.into_iter().flatten() {
+        if key?.key_bytes() == b"size" {
+            // Two sizes: where the next header stands depends on who reads.
+            let message = "a sparse file with a size of its own in a pax header";
+            return Err(io::Error::new(ErrorKind::InvalidData, message));
+        }
+    }
+    entry.header().entry_size()
 }
 
 /// A tar archive consists of blocks of so many bytes.
@@ -343,15 +361,7 @@ pub fn read_tar_files(
     let mut kept = Kept::new(unpacking);
     each_tar_file(content, |path, content| {
         let Some(name) = name(path) else { return Ok(ControlFlow::Continue(())) };
-        let mut file = Vec::new();
-        // More of it may be kept as more of the archive is read.
-        loop {
-            let left = kept.left().saturating_add(1).saturating_sub(file.len() as u64);
-            let most = unpacking.budget.file_bytes.saturating_sub(file.len() as u64).min(left);
-            if (&mut *content).take(most).read_to_end(&mut file)? == 0 {
-                break;
-            }
-        }
+        let mut file = read_kept(content, unpacking.budget.file_bytes, &kept)?;
         kept.add_member(file.len() + name.len())?;
         file.truncate(file.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         // A short archive may unpack to many files of zeros.
@@ -359,6 +369,23 @@ pub fn read_tar_files(
         keep(name, file);
         Ok(ControlFlow::Continue(()))
     })
+}
+
+/// Reads what unpacks out of a file to `bytes_max`, and no further than one byte more than may be kept.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn read_kept(content: &mut dyn Read, bytes_max: u64, kept: &Kept) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // More of it may be kept as more of the file is read.
+    loop {
+        let left = kept.left().saturating_add(1).saturating_sub(bytes.len() as u64);
+        let most = bytes_max.saturating_sub(bytes.len() as u64).min(left);
+        if (&mut *content).take(most).read_to_end(&mut bytes)? == 0 {
+            return Ok(bytes);
+        }
+    }
 }
 
 /// A path as `proc/meminfo`; `None` if it is no text.
@@ -443,6 +470,29 @@ mod tests {
         assert_eq!(names(passed).unwrap(), [("short".into(), 1000)]);
         let behind = member(b'0', "f", 1 << 20, 1).chain(member(b'L', "l", 1 << 20, b'n'));
         assert!(names(behind).unwrap_err().contains("256 KiB"));
+    }
+
+    /// The header says that the next one is 32 GB away, a pax header that it follows at once.
+    #[test]
+    fn a_sparse_file_makes_no_room_for_names() {
+        let record = b"10 size=0\n";
+        let sparse = |bytes| {
+            let mut header = tar::Header::new_gnu();
+            header.set_path("sparse").unwrap();
+            header.set_size(bytes);
+            header.set_entry_type(tar::EntryType::GNUSparse);
+            header.as_gnu_mut().unwrap().set_real_size(0);
+            header.set_cksum();
+            io::Cursor::new(header.as_bytes().to_vec())
+        };
+        let mut pax = Vec::new();
+        member(b'x', "pax", 10, 0).read_to_end(&mut pax).unwrap();
+        pax[512..512 + record.len()].copy_from_slice(record);
+        let bomb = io::Cursor::new(pax).chain(sparse(1 << 35));
+        let bomb = bomb.chain(member(b'L', "././@LongLink", 1 << 42, b'n'));
+        assert!(names(bomb).unwrap_err().contains("a sparse file with a size of its own"));
+        let bomb = sparse(0).chain(member(b'L', "././@LongLink", 1 << 42, b'n'));
+        assert!(names(bomb).unwrap_err().contains("256 KiB"));
     }
 
     /// Members that are packed to nothing: what is kept does not grow with what they unpack to.

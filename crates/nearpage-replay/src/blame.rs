@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use nearpage_machine::MachineDescription;
 use nearpage_machine::work::Observer;
 use nearpage_trace::read_trace_with_frames;
-use nearpage_trace::summary::{By, Charge, Summarizer, Summary};
+use nearpage_trace::summary::{Charge, Summarizer, Summary};
 
 use crate::alone::LoneTrace;
 use crate::cpus::CpuMap;
@@ -30,9 +30,9 @@ impl Replay {
     /// ```
     /// use nearpage_machine::work::Unwatched;
     /// use nearpage_replay::Replay;
-    /// use nearpage_trace::summary::By;
+    /// use nearpage_trace::summary::{By, Summarizer};
     ///
-    /// let summary = Replay::shipped().blame(By::Task, &Unwatched)?;
+    /// let summary = Replay::shipped().blame(Summarizer::new(By::Task), &Unwatched)?;
     /// let most = summary.groups.iter().max_by_key(|group| group.holds).expect("there are tasks");
     /// println!("{} caused {:?} holds of zone locks", most.name, most.holds);
     /// # Ok::<(), nearpage_replay::ReplayError>(())
@@ -41,12 +41,16 @@ impl Replay {
     /// # Errors
     ///
     /// The trace cannot be read or is not of this machine; [`ReplayError::Stopped`].
-    pub fn blame(&self, by: By, observer: &dyn Observer) -> Result<Summary, ReplayError> {
+    pub fn blame(
+        &self,
+        summarizer: Summarizer,
+        observer: &dyn Observer,
+    ) -> Result<Summary, ReplayError> {
         let (bundle, start) = (self.bundle(), self.start());
         let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1);
         let survey = survey(bundle, start, &watch)?;
         let of = Charged { source: bundle.source(), survey: &survey, recorded: start };
-        of.summary(start, &Wish::default(), by, &watch)
+        of.summary(start, &Wish::default(), summarizer, &watch)
     }
 }
 
@@ -59,7 +63,7 @@ impl LoneTrace {
     pub fn blame(
         &self,
         machine: &MachineDescription,
-        by: By,
+        summarizer: Summarizer,
         observer: &dyn Observer,
     ) -> Result<Summary, ReplayError> {
         let (model, _) = self.model(None);
@@ -69,7 +73,7 @@ impl LoneTrace {
         let watch = Watch::new(observer, self.source().pass_bytes(), 2);
         let survey = Survey::of_trace(self.source(), &recorded, 0, &watch)?;
         let of = Charged { source: self.source(), survey: &survey, recorded: &recorded };
-        of.summary(&start, &wish, by, &watch)
+        of.summary(&start, &wish, summarizer, &watch)
     }
 }
 
@@ -85,7 +89,7 @@ impl Charged<'_> {
         &self,
         start: &Start,
         wish: &Wish,
-        by: By,
+        summarizer: Summarizer,
         watch: &Watch<'_>,
     ) -> Result<Summary, ReplayError> {
         let Charged { source, survey, recorded } = *self;
@@ -99,7 +103,7 @@ impl Charged<'_> {
         });
         let mut player = Player::new(recorded, survey, run, start, &map, wish.machine.is_some());
         let mut window = survey.window();
-        let summarizer = RefCell::new(Summarizer::new(by));
+        let summarizer = RefCell::new(summarizer);
         let counts = source.with_trace_text(watch, |name, text| {
             let each = |event: &nearpage_trace::TraceEvent<'_>| {
                 if window.admits(&event.event) {

@@ -4,9 +4,9 @@
 //! older page or the new one, and what stops the work earlier (an error, Ctrl-C, a full disk) leaves no file behind.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,21 +65,22 @@ impl PageFile {
     /// one stays as it is.
     ///
     /// `inputs` are files that the work reads; those that do not exist are passed over. A new page is for its owner alone: it
-    /// may show what only root can read; it is of `owner`, who called `sudo`, where that user could have made it. An older
-    /// one keeps those who may read it.
+    /// may show what only root can read; it is of `owner`, who called `sudo`, where that user could have made it. One of the same
+    /// user as the older one has its permissions.
     ///
     /// # Errors
     ///
     /// [`WriteError::Unwritable`]: `path` names a folder, a place where no file can be made or written, or what another user
-    /// may have planted in a folder that all may write.
+    /// may have planted.
     /// [`WriteError::IsInput`]: `path` is one of `inputs`, also under another name.
     pub fn at(path: &Path, inputs: &[&Path], owner: Option<Owner>) -> Result<PageFile, WriteError> {
         let unwritable = |source| WriteError::Unwritable { path: shown(path).to_string(), source };
-        let (place, older) = place(path, owner).map_err(unwritable)?;
+        // A page that replaced a symbolic link would leave the older one where the link points.
+        let (folder, name, older) = OutputFolder::behind_links(path, owner).map_err(unwritable)?;
         let older = older.map(|older| Ok((older.metadata()?, older))).transpose();
         let older = older.map_err(unwritable)?;
         let id = older.as_ref().map(|(older, _)| (older.dev(), older.ino()));
-        let (asked, place) = (path.into(), place.into());
+        let (asked, place) = (path.into(), Place::File(folder, name).into());
         let file = PageFile { asked, place, older: id, is_for_all: false };
         let Some((metadata, older)) = older else {
             // Only the file system can say whether a file may be made here.
@@ -149,7 +150,7 @@ impl PageFile {
         }
     }
 
-    /// A new file that may be read by whom the older one allows.
+    /// A new file.
     fn beside(&self, older: Option<&Metadata>) -> io::Result<Unfinished> {
         let Place::File(folder, name) = &*self.place else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -165,8 +166,10 @@ impl PageFile {
             match made {
                 Ok(file) => {
                     let made = Unfinished { file, place: self.place.clone(), part: Some(part) };
-                    if let Some(older) = older {
-                        made.file.set_permissions(older.permissions())?;
+                    let uid = made.file.metadata()?.uid();
+                    // Another user's may let that user write; and nothing but a program needs more bits than these.
+                    if let Some(older) = older.filter(|older| older.uid() == uid) {
+                        made.file.set_permissions(Permissions::from_mode(older.mode() & 0o777))?;
                     }
                     return Ok(made);
                 }
@@ -234,27 +237,6 @@ impl Drop for Unfinished {
     }
 }
 
-/// Where a path leads to, and what is there: a page that replaced a symbolic link would leave the older one where the link
-/// points.
-fn place(path: &Path, owner: Option<Owner>) -> io::Result<(Place, Option<File>)> {
-    let (folder, name) = OutputFolder::of(path, owner)?;
-    let found = folder.find(&name)?;
-    match &found {
-        Some(found) if found.metadata()?.is_symlink() => {}
-        _ => return Ok((Place::File(folder, name), found)),
-    }
-    let target = match fs::canonicalize(path) {
-        // A link to a file that is not there yet, or of the kernel to what has no path.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            path.parent().unwrap_or(Path::new("")).join(fs::read_link(path)?)
-        }
-        target => target?,
-    };
-    let (folder, name) = OutputFolder::of(&target, owner)?;
-    let found = folder.find_behind_link(&name)?;
-    Ok((Place::File(folder, name), found))
-}
-
 /// Refuses a page at a path where a file is, by device and inode, that is one of the inputs.
 ///
 /// # Errors
@@ -282,7 +264,7 @@ pub fn no_input(
 mod tests {
     use super::*;
 
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -317,6 +299,25 @@ mod tests {
         PageFile::at(&path, &[], None).unwrap().for_all().write("page").unwrap();
         fs::write(folder.path().join("as-always"), "").unwrap();
         assert_eq!(mode(), fs::metadata(folder.path().join("as-always")).unwrap().mode() & 0o777);
+    }
+
+    /// What another user left there may have bits that make a program of root's page.
+    #[test]
+    fn a_new_page_has_permissions_of_the_same_user_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let mode = |owner: Option<u32>| {
+            fs::write(&path, "older").unwrap();
+            std::os::unix::fs::chown(&path, owner, None)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
+            PageFile::at(&path, &[], None).unwrap().write("page").unwrap();
+            Ok::<_, io::Error>(fs::metadata(&path).unwrap().mode() & 0o7777)
+        };
+        assert_eq!(mode(None).unwrap(), 0o777);
+        match mode(Some(12_345)) {
+            Ok(found) => assert_eq!(found, 0o600),
+            Err(_) => eprintln!("SKIPPED: only root gives files away"),
+        }
     }
 
     /// Root does not follow a link of another user to its own files.

@@ -38,6 +38,7 @@ use perfetto::Perfetto;
 use source::Source;
 #[cfg(unix)]
 pub(super) use source::{Addresses, DESCRIPTOR_BYTES};
+pub use symbols::Symbols;
 use trace_dat::TraceDat;
 
 /// Bytes by which a binary trace is known.
@@ -99,7 +100,7 @@ impl Kind {
         let source = Source::keep(unpacking.file(file))?;
         Ok(match self {
             Kind::TraceDat => Box::new(Text::of(TraceDat::open(source, unpacking)?)),
-            Kind::PerfData => Box::new(Text::of(PerfData::open(source)?)),
+            Kind::PerfData => Box::new(Text::of(PerfData::open(source, unpacking)?)),
             Kind::Perfetto => Box::new(Text::of(Perfetto::open(source, unpacking)?)),
             Kind::Ctf => return Err(io::Error::new(io::ErrorKind::InvalidData, CTF_NOT_READ)),
         })

@@ -76,7 +76,7 @@ mod scratch;
 pub mod summary;
 pub mod timeline;
 
-pub use binary::CTF_NOT_READ;
+pub use binary::{CTF_NOT_READ, Symbols};
 pub use error::TraceError;
 pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
 pub use read::{read_trace, read_trace_with_frames, unpacked, unpacked_within};

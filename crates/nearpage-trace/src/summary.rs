@@ -5,14 +5,18 @@
 //! the allocator's own. Chains are lines behind an event: of `perf script -g`, of ftrace's option `stacktrace`, of `trace-cmd report`.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use nearpage::{CpuId, Gfp, Order, Pfn};
 use serde::Serialize;
 
+use super::binary::Symbols;
 use super::event::{Event, TraceCounts, TraceEvent};
 
 /// Names that are told apart; what comes after them is `others`.
 const GROUPS_MOST: usize = 1 << 16;
+/// Bytes of a name that are kept: the kernel has none that are longer, but for paths of cgroups.
+const NAME_BYTES_MOST: usize = 512;
 /// Types that a trace tells: unmovable, movable, reclaimable, highatomic, CMA, isolate.
 pub const TYPES: [&str; 6] =
     ["unmovable", "movable", "reclaimable", "highatomic", "cma", "isolate"];
@@ -24,6 +28,9 @@ const UNTOLD: &[u8] = b"task ";
 const NO_CGROUP: &str = "(unknown cgroup)";
 /// The name of what has no call chain.
 const NO_STACK: &str = "(no call chain)";
+/// Those that came when there were [`GROUPS_MOST`].
+const OTHERS: &str = "others";
+const NO_NAMES: &str = "(addresses without names)";
 
 /// What groups are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -180,6 +187,12 @@ pub struct Summary {
     pub by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
     /// Allocations with a call chain.
     pub with_stack: u64,
+    /// Those of them whose chain has addresses alone.
+    pub unnamed_stacks: u64,
+    /// Those whose site has its name from [`Summarizer::with_symbols`].
+    pub named_stacks: u64,
+    /// Those whose chain does not begin in the allocator by these names: they are of another boot or kernel.
+    pub misnamed_stacks: u64,
     /// Events of refills and drains. If there are none, pages of both are 0 since they were not recorded.
     pub with_flow: u64,
     /// The groups, those with most pages first.
@@ -212,11 +225,14 @@ struct Block {
 }
 
 /// An event whose call chain may follow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     /// What it asked for; `None` for a free.
     block: Option<Block>,
     charge: Option<Charge>,
+    /// Calls of its chain so far, and those of them without a name.
+    calls: u32,
+    unnamed: u32,
 }
 
 /// A summary that is being made.
@@ -229,6 +245,10 @@ pub struct Summarizer {
     requests: Requests,
     by_order_and_type: [[u64; TYPES.len()]; Order::COUNT],
     with_stack: u64,
+    unnamed_stacks: u64,
+    named_stacks: u64,
+    misnamed_stacks: u64,
+    symbols: Arc<Symbols>,
     with_flow: u64,
     /// By CPU, if groups are sites.
     pending: HashMap<u32, Pending>,
@@ -237,7 +257,9 @@ pub struct Summarizer {
     /// The CPU whose chain comes now.
     chain_of: Option<u32>,
     /// The cgroup of each task, if groups are of cgroups.
-    cgroups: HashMap<u32, Vec<u8>>,
+    cgroups: HashMap<u32, Arc<[u8]>>,
+    /// Paths of cgroups, once each.
+    paths: HashSet<Arc<[u8]>>,
     first_ns: Option<u64>,
     last_ns: u64,
 }
@@ -253,14 +275,24 @@ impl Summarizer {
             requests: Requests::default(),
             by_order_and_type: Default::default(),
             with_stack: 0,
+            unnamed_stacks: 0,
+            named_stacks: 0,
+            misnamed_stacks: 0,
+            symbols: Arc::default(),
             with_flow: 0,
             pending: HashMap::new(),
             last: None,
             chain_of: None,
             cgroups: HashMap::new(),
+            paths: HashSet::new(),
             first_ns: None,
             last_ns: 0,
         }
+    }
+
+    /// The same, with names for addresses that have none in the trace: those within a `perf.data`, for one.
+    pub fn with_symbols(self, symbols: Arc<Symbols>) -> Summarizer {
+        Summarizer { symbols, ..self }
     }
 
     /// Counts an event.
@@ -293,7 +325,8 @@ impl Summarizer {
             }
             Event::Marker(text) if self.by == By::Cgroup => {
                 if let Some((pid, path)) = cgroup_of(text) {
-                    self.cgroups.insert(pid, path.to_vec());
+                    let path = self.path(path);
+                    self.cgroups.insert(pid, path);
                 }
             }
             _ => {}
@@ -314,10 +347,21 @@ impl Summarizer {
 
     /// A line of a call chain behind the event that was noted last, or behind its `kernel_stack`.
     pub fn frame(&mut self, line: &[u8]) {
-        let Some(cpu) = self.chain_of.filter(|cpu| self.pending.contains_key(cpu)) else { return };
-        let Some(function) = function_of(line) else { return };
+        let Some(cpu) = self.chain_of else { return };
+        let Some(pending) = self.pending.get_mut(&cpu) else { return };
+        let Some(call) = Call::of(line) else { return };
+        let symbols = Arc::clone(&self.symbols);
+        let Some(function) = call.name(&symbols) else {
+            pending.calls += 1;
+            pending.unnamed += 1;
+            return;
+        };
+        let is_named_here = call.name.is_none() && pending.block.is_some();
+        let is_first = pending.calls == 0;
+        pending.calls += 1;
         if !is_of_allocator(function) {
-            self.with_stack += u64::from(self.pending[&cpu].block.is_some());
+            self.named_stacks += u64::from(is_named_here);
+            self.misnamed_stacks += u64::from(is_named_here && is_first);
             self.settle(cpu, Some(function));
         }
     }
@@ -371,6 +415,9 @@ impl Summarizer {
             requests: self.requests,
             by_order_and_type: self.by_order_and_type,
             with_stack: self.with_stack,
+            unnamed_stacks: self.unnamed_stacks,
+            named_stacks: self.named_stacks,
+            misnamed_stacks: self.misnamed_stacks,
             with_flow: self.with_flow,
             groups: self.groups,
         }
@@ -395,7 +442,7 @@ impl Summarizer {
         }
         let name = match self.by {
             By::Site => {
-                let pending = Pending { block: Some(block), charge: None };
+                let pending = Pending { block: Some(block), ..Pending::default() };
                 self.pending.insert(event.cpu.0, pending);
                 self.place(NO_STACK.as_bytes(), block, event.time_ns);
                 return;
@@ -443,8 +490,16 @@ impl Summarizer {
 
     /// Says whose the last event of a CPU is; `None` if it has no call chain.
     fn settle(&mut self, cpu: u32, site: Option<&[u8]>) {
-        let Some(Pending { block, charge }) = self.pending.remove(&cpu) else { return };
-        let group = self.group(site.unwrap_or(NO_STACK.as_bytes()));
+        let Some(Pending { block, charge, calls, unnamed }) = self.pending.remove(&cpu) else {
+            return;
+        };
+        let is_unnamed = site.is_none() && unnamed > 0;
+        if block.is_some() {
+            self.with_stack += u64::from(calls > 0);
+            self.unnamed_stacks += u64::from(is_unnamed);
+        }
+        let nowhere = if is_unnamed { NO_NAMES } else { NO_STACK };
+        let group = self.group(site.unwrap_or(nowhere.as_bytes()));
         if let Some(charge) = charge {
             self.groups[group].add(charge);
         }
@@ -464,7 +519,7 @@ impl Summarizer {
         let live = self.live.remove(&pfn);
         match self.by {
             By::Site => {
-                self.pending.insert(event.cpu.0, Pending { block: None, charge: None });
+                self.pending.insert(event.cpu.0, Pending::default());
             }
             By::Task | By::Cgroup => self.last = self.doer(event),
             // Whoever frees has no order, type or flags: what it frees has.
@@ -503,7 +558,7 @@ impl Summarizer {
             By::Cgroup if !self.cgroups.contains_key(&event.pid) => {
                 [UNTOLD, event.pid.to_string().as_bytes()].concat()
             }
-            By::Cgroup => self.cgroups[&event.pid].clone(),
+            By::Cgroup => self.cgroups[&event.pid].to_vec(),
             _ => event.comm.to_vec(),
         }
     }
@@ -513,6 +568,7 @@ impl Summarizer {
         let groups = std::mem::take(&mut self.groups);
         let mut places = vec![0; groups.len()];
         let mut merged: Vec<Group> = Vec::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
         for (at, group) in groups.into_iter().enumerate() {
             let pid = group.name.as_bytes().strip_prefix(UNTOLD);
             let pid = pid.and_then(|pid| std::str::from_utf8(pid).ok()?.parse().ok());
@@ -523,12 +579,13 @@ impl Summarizer {
                     .map_or(NO_CGROUP.into(), |path| String::from_utf8_lossy(path).into_owned()),
                 None => group.name.clone(),
             };
-            places[at] = match merged.iter().position(|known| known.name == name) {
-                Some(place) => {
+            places[at] = match known.get(&name) {
+                Some(&place) => {
                     merged[place].absorb(&group);
                     place
                 }
                 None => {
+                    known.insert(name.clone(), merged.len());
                     merged.push(Group { name, ..group });
                     merged.len() - 1
                 }
@@ -538,11 +595,24 @@ impl Summarizer {
         self.groups = merged;
     }
 
+    /// A path of a cgroup as it is kept.
+    fn path(&mut self, path: &[u8]) -> Arc<[u8]> {
+        let path = &path[..path.len().min(NAME_BYTES_MOST)];
+        if let Some(known) = self.paths.get(path) {
+            return Arc::clone(known);
+        }
+        let path = if self.paths.len() < GROUPS_MOST { path } else { OTHERS.as_bytes() };
+        let path: Arc<[u8]> = path.into();
+        self.paths.insert(Arc::clone(&path));
+        path
+    }
+
     fn group(&mut self, name: &[u8]) -> usize {
+        let name = &name[..name.len().min(NAME_BYTES_MOST)];
         if let Some(&group) = self.names.get(name) {
             return group;
         }
-        let name = if self.groups.len() < GROUPS_MOST { name } else { b"others" };
+        let name = if self.groups.len() < GROUPS_MOST { name } else { OTHERS.as_bytes() };
         let next = self.groups.len();
         let group = *self.names.entry(name.to_vec()).or_insert(next);
         if group == next {
@@ -560,23 +630,35 @@ fn cgroup_of(mark: &[u8]) -> Option<(u32, &[u8])> {
     Some((std::str::from_utf8(pid).ok()?.parse().ok()?, path.trim_ascii()))
 }
 
-/// The function of a line of a call chain: `ffffffff812 name+0x1a ([kernel.kallsyms])` of perf, ` => name+0x1a/0x20` or ` => name` of ftrace.
-pub(crate) fn function_of(line: &[u8]) -> Option<&[u8]> {
-    let text = line.trim_ascii();
-    let rest = match text.strip_prefix(b"=>") {
-        Some(rest) => rest.trim_ascii_start(),
-        None => {
-            let end = text.iter().position(|byte| *byte == b' ')?;
-            let is_address = text[..end].iter().all(u8::is_ascii_hexdigit) && end >= 4;
-            if !is_address {
-                return None;
+/// A call of a chain.
+pub(crate) struct Call<'l> {
+    pub address: Option<u64>,
+    name: Option<&'l [u8]>,
+}
+
+impl<'l> Call<'l> {
+    /// Reads a line: `ffffffff812 name+0x1a ([kernel.kallsyms])` or `ffffffff812 [unknown]` of perf, ` => name+0x1a/0x20` or ` => name`
+    /// of ftrace.
+    pub fn of(line: &'l [u8]) -> Option<Call<'l>> {
+        let text = line.trim_ascii();
+        let (address, rest) = match text.strip_prefix(b"=>") {
+            Some(rest) => (None, rest.trim_ascii_start()),
+            None => {
+                let end = text.iter().position(|byte| *byte == b' ')?;
+                let digits = std::str::from_utf8(&text[..end]).ok().filter(|_| end >= 4)?;
+                (Some(u64::from_str_radix(digits, 16).ok()?), text[end..].trim_ascii_start())
             }
-            text[end..].trim_ascii_start()
-        }
-    };
-    let ends = |byte: &u8| [b' ', b'+', b'/', b'\t'].contains(byte);
-    let name = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
-    (!name.is_empty()).then_some(name)
+        };
+        let ends = |byte: &u8| [b' ', b'+', b'/', b'\t'].contains(byte);
+        let name = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
+        (!name.is_empty())
+            .then(|| Call { address, name: Some(name).filter(|name| *name != b"[unknown]") })
+    }
+
+    /// The function, by the line or else by the symbols.
+    pub fn name<'s: 'l>(&self, symbols: &'s Symbols) -> Option<&'l [u8]> {
+        self.name.or_else(|| symbols.name(self.address?))
+    }
 }
 
 /// Whether a function is the allocator's own, or a wrapper that says nothing of who asks.
@@ -635,7 +717,11 @@ mod tests {
     use crate::read::read_trace_with_frames;
 
     fn summary(by: By, text: &str) -> Summary {
-        let summarizer = std::cell::RefCell::new(Summarizer::new(by));
+        finished(Summarizer::new(by), text)
+    }
+
+    fn finished(summarizer: Summarizer, text: &str) -> Summary {
+        let summarizer = std::cell::RefCell::new(summarizer);
         let counts = read_trace_with_frames::<TraceError>(
             "test",
             text.as_bytes(),
@@ -687,6 +773,43 @@ cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratety
         assert_eq!(perf.with_stack, 2);
         let ftrace = summary(By::Site, FTRACE);
         assert_eq!(names(&ftrace), [of(NO_STACK, 1, 4, 1), of("pte_alloc_one", 1, 1, 1)]);
+    }
+
+    /// A `perf.data` has addresses: names come from elsewhere, and may be those of another boot.
+    #[test]
+    fn addresses_are_named_by_symbols() {
+        let text = PERF.replace("__alloc_pages_noprof+0x1a1", "[unknown]");
+        let text = text.replace("pte_alloc_one+0x11", "[unknown]");
+        let text = text.replace("do_anonymous_page+0x11", "[unknown]");
+        let with = |symbols: &str| {
+            let symbols = Arc::new(Symbols::read(symbols.into()));
+            let summarizer = Summarizer::new(By::Site).with_symbols(symbols);
+            let of = finished(summarizer, &text);
+            let groups = of.groups.iter().filter(|group| group.allocs > 0);
+            let names: Vec<String> = groups.map(|group| group.name.clone()).collect();
+            (names, [of.with_stack, of.unnamed_stacks, of.named_stacks, of.misnamed_stacks])
+        };
+        let names = |name: &str| vec!["allocate_slab".to_owned(), name.to_owned()];
+        assert_eq!(with(""), (names(NO_NAMES), [2, 1, 0, 0]));
+        let right = "ffffffff8127a000 T __alloc_pages_noprof\nffffffff8127b000 T pte_alloc_one\n";
+        assert_eq!(with(right), (names("pte_alloc_one"), [2, 0, 1, 0]));
+        let other = "ffffffff8127a000 T tcp_ack\nffffffff8127b000 T pte_alloc_one\n";
+        assert_eq!(with(other), (names("tcp_ack"), [2, 0, 1, 1]));
+    }
+
+    /// Lines of a stranger: a name as long as a line, and more names and paths than are kept.
+    #[test]
+    fn names_are_kept_to_their_bounds() {
+        let mut summarizer = Summarizer::new(By::Cgroup);
+        let long = vec![b'x'; 1 << 20];
+        let paths = (0..2 * GROUPS_MOST as u32).map(|at| [&at.to_le_bytes()[..], &long].concat());
+        let kept: HashSet<Arc<[u8]>> = paths.map(|path| summarizer.path(&path)).collect();
+        assert_eq!(kept.len(), GROUPS_MOST + 1);
+        assert!(kept.iter().all(|path| path.len() <= NAME_BYTES_MOST));
+        (0..2 * GROUPS_MOST as u32).for_each(|at| _ = summarizer.group(&at.to_le_bytes()));
+        assert_eq!(summarizer.groups.len(), GROUPS_MOST + 1);
+        let others = summarizer.group(&long);
+        assert_eq!(summarizer.groups[others].name, OTHERS);
     }
 
     /// Who frees is charged for the drain, who allocates for the refill, and time alone is nobody's.

@@ -37,13 +37,15 @@ mod perfetto;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 use nearpage::{Gfp, Pfn};
 use nearpage_machine::escaped;
 use serde::Serialize;
 
+use crate::binary::Symbols;
 use crate::event::{Event, TraceEvent};
-use crate::summary::function_of;
+use crate::summary::Call;
 use chrome::Chrome;
 use items::{Args, Flow, Kind, Sink, Track};
 use perfetto::Perfetto;
@@ -190,6 +192,7 @@ pub struct Timeline<W: Write> {
     waiting: BTreeMap<u32, Waiting>,
     /// The CPU whose call chain comes now.
     chain_of: Option<u32>,
+    symbols: Arc<Symbols>,
     bulks: BTreeMap<u32, (u64, u64, Option<u32>)>,
     /// What tasks wait in: of each the name of the event and its begin.
     stalls: HashMap<(u32, &'static str), u64>,
@@ -247,6 +250,7 @@ impl<W: Write + 'static> Timeline<W> {
             processes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             chain_of: None,
+            symbols: Arc::default(),
             has_begun: false,
             rates: [(0, 0); 2],
             last_ns: 0,
@@ -256,6 +260,11 @@ impl<W: Write + 'static> Timeline<W> {
 }
 
 impl<W: Write> Timeline<W> {
+    /// The same, with names for addresses of call chains that have none in the trace.
+    pub fn with_symbols(self, symbols: Arc<Symbols>) -> Timeline<W> {
+        Timeline { symbols, ..self }
+    }
+
     /// Adds an event. A failure to write is told by [`finish`](Self::finish).
     pub fn event(&mut self, event: &TraceEvent<'_>) {
         if self.error.is_none() {
@@ -266,11 +275,14 @@ impl<W: Write> Timeline<W> {
     /// A line of a call chain behind the event that was added last, or behind its `kernel_stack`.
     pub fn frame(&mut self, line: &[u8]) {
         let waiting = self.chain_of.and_then(|cpu| self.waiting.get_mut(&cpu));
-        let Some((waiting, function)) = waiting.zip(function_of(line)) else { return };
+        let Some((waiting, call)) = waiting.zip(Call::of(line)) else { return };
         let chain = &mut waiting.args.chain;
         if chain.len() < FRAMES_MOST {
             self.counted.chains += u64::from(chain.is_empty());
-            chain.push(escaped(&String::from_utf8_lossy(function)).into_owned());
+            chain.push(match call.name(&self.symbols) {
+                Some(function) => escaped(&String::from_utf8_lossy(function)).into_owned(),
+                None => format!("{:#x}", call.address.unwrap_or_default()),
+            });
         }
     }
 

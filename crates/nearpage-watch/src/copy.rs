@@ -1,8 +1,6 @@
 //! A copy of a tree's files: a folder that stands in for `/` where a tool can be told to look elsewhere.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nearpage_machine::{OutputFolder, shown};
@@ -11,6 +9,8 @@ use crate::process::{ProcessError, ProcessTree};
 
 /// Files of one process: a machine of 1024 nodes has four a node.
 const FILES_MAX: usize = 1 << 16;
+/// Bytes of them together: those of 1024 nodes and 8192 CPUs have less. Whoever serves them fills the disk of who copies.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// Why a process was not copied.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum CopyError {
         /// How many.
         count: usize,
     },
+    /// The process's files are longer than any allocator's.
+    #[error("the process offers more than {} MiB, the most that is copied", BYTES_MAX >> 20)]
+    TooLong,
     /// A file cannot be written.
     #[error("{path}: {error}")]
     Write {
@@ -50,8 +53,8 @@ pub enum CopyError {
     },
 }
 
-/// The name of the file that marks a folder as a copy.
-const MARK: &str = "nearpage/memory.json";
+/// The file that marks a folder as a copy: a folder, and its name there.
+const MARK: (&str, &str) = ("nearpage", "memory.json");
 
 /// A folder that has the files of a process, written anew as often as wanted.
 ///
@@ -60,7 +63,9 @@ const MARK: &str = "nearpage/memory.json";
 #[derive(Debug)]
 pub struct ProcessCopy {
     process: ProcessTree,
-    folder: PathBuf,
+    /// The folder, whatever becomes of its name.
+    folder: OutputFolder,
+    path: PathBuf,
 }
 
 impl ProcessCopy {
@@ -68,22 +73,22 @@ impl ProcessCopy {
     ///
     /// # Errors
     ///
-    /// [`CopyError::NotEmpty`]: other files are there. [`CopyError::Write`]: it cannot be made, or root would write into
-    /// another user's folder, where links may lead anywhere.
+    /// [`CopyError::NotEmpty`]: other files are there. [`CopyError::Write`]: it cannot be made, the path goes through a link of
+    /// another user, or root would write where others may.
     pub fn new(process: ProcessTree, folder: impl Into<PathBuf>) -> Result<ProcessCopy, CopyError> {
-        let folder = folder.into();
-        let failed = |error| CopyError::Write { path: shown(&folder).to_string(), error };
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let uid = fs::metadata(&folder).map_err(failed)?.uid();
-        if rustix::process::geteuid().is_root() && uid != 0 {
-            let why = format!("the folder is of another user (uid {uid}); expected one of root's");
-            return Err(failed(io::Error::new(ErrorKind::PermissionDenied, why)));
+        let path = folder.into();
+        let failed = |error| CopyError::Write { path: shown(&path).to_string(), error };
+        let folder = opened(&path).map_err(failed)?;
+        folder.check_nobody_elses().map_err(failed)?;
+        let is_empty = folder.is_empty().map_err(failed)?;
+        let is_copy = || {
+            let marked = OutputFolder::of(&folder.path(MARK.0.as_ref()).join(MARK.1), None);
+            marked.is_ok_and(|(folder, name)| matches!(folder.find(&name), Ok(Some(_))))
+        };
+        if !is_empty && !is_copy() {
+            return Err(CopyError::NotEmpty { path: shown(&path).to_string() });
         }
-        let is_empty = fs::read_dir(&folder).map_err(failed)?.next().is_none();
-        if !is_empty && !folder.join(MARK).is_file() {
-            return Err(CopyError::NotEmpty { path: shown(&folder).to_string() });
-        }
-        Ok(ProcessCopy { process, folder })
+        Ok(ProcessCopy { process, folder, path })
     }
 
     /// Writes all files; returns how many. Each takes its name in one step: no reader finds half of one.
@@ -99,10 +104,14 @@ impl ProcessCopy {
         if let Some(name) = names.iter().find(|name| !is_below(name)) {
             return Err(CopyError::Name { name: name.chars().take(80).collect() });
         }
-        let mut written = 0;
+        let (mut written, mut bytes) = (0, 0);
         for name in &names {
             // A node that went away since the list was made has no files.
             if let Some(content) = self.process.file(name)? {
+                bytes += content.len() as u64;
+                if bytes > BYTES_MAX {
+                    return Err(CopyError::TooLong);
+                }
                 self.write_file(name, &content)?;
                 written += 1;
             }
@@ -111,20 +120,36 @@ impl ProcessCopy {
     }
 
     fn write_file(&self, name: &str, content: &[u8]) -> Result<(), CopyError> {
-        let path = self.folder.join(name);
         let write = || -> io::Result<()> {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+            let (folders, name) = name.rsplit_once('/').unwrap_or(("", name));
+            let mut folder = None;
+            for name in folders.split('/').filter(|name| !name.is_empty()) {
+                folder =
+                    Some(folder.as_ref().unwrap_or(&self.folder).folder_for_all(name.as_ref())?);
             }
-            let (folder, name) = OutputFolder::of(&path, None)?;
-            let mut beside = name.clone();
-            beside.push(".nearpage-new");
+            let folder = folder.as_ref().unwrap_or(&self.folder);
+            let beside = format!("{name}.nearpage-new");
+            let beside = beside.as_ref();
             // Of a copier that was killed.
-            let _ = folder.remove(&beside);
-            folder.create_for_all(&beside)?.write_all(content)?;
-            folder.rename(&beside, &name)
+            let _ = folder.remove(beside);
+            folder.create_for_all(beside)?.write_all(content)?;
+            folder.rename(beside, name.as_ref())
         };
-        write().map_err(|error| CopyError::Write { path: shown(&path).to_string(), error })
+        let path = || shown(&self.path.join(name)).to_string();
+        write().map_err(|error| CopyError::Write { path: path(), error })
+    }
+}
+
+/// Opens a folder, and makes what lacks of it.
+fn opened(path: &Path) -> io::Result<OutputFolder> {
+    match OutputFolder::of(&path.join(MARK.0), None) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return Err(error);
+            };
+            opened(parent)?.folder_for_all(name)
+        }
+        opened => Ok(opened?.0),
     }
 }
 

@@ -230,6 +230,31 @@ fn a_copy_is_a_tree_that_others_read() {
     assert!(matches!(error, CopyError::NotEmpty { .. }), "{error}");
 }
 
+/// Whoever may write there names the files, too.
+#[test]
+fn root_copies_to_no_place_of_others() {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    let (memory, place) = (memory(), place());
+    let _server = memory.serve_stats(&place.path).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let why = |name: &str| {
+        let process = ProcessTree::connect(&place.path).unwrap();
+        ProcessCopy::new(process, path(name)).err().map(|error| error.to_string())
+    };
+    std::fs::create_dir(path("empty")).unwrap();
+    symlink(path("empty"), path("link")).unwrap();
+    assert_eq!(why("link"), None);
+    if lchown(path("link"), Some(12_345), None).is_err() {
+        eprintln!("SKIPPED: root_copies_to_no_place_of_others: only root gives files away");
+        return;
+    }
+    assert!(why("link").unwrap().contains("link on the way is of another user (uid 12345)"));
+    assert_eq!(why("empty"), None);
+    std::fs::set_permissions(path("empty"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(why("empty").unwrap().contains("others than root may write the folder"));
+}
+
 /// A process of another user could serve anything: no file is written outside the folder.
 #[test]
 fn names_that_lead_elsewhere_are_refused() {

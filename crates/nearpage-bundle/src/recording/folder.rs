@@ -1,7 +1,10 @@
 //! Bundles and roots: recordings that are folders, on disk or in an archive.
 
-use nearpage_machine::FileTree;
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use nearpage_machine::sysfs::{Source, TextFile};
+use nearpage_machine::{FileTree, Kept, Unpacking};
 use serde::Deserialize;
 
 use super::data::{Capture, Recording, RecordingKind};
@@ -35,17 +38,21 @@ struct Meta {
     lost_events: Option<u64>,
 }
 
-/// Reads the folder with `meta.json` at the root of `tree`.
-pub(super) fn read_bundle(source: &str, tree: &dyn FileTree) -> Result<Recording, BundleError> {
+/// Reads the folder with `meta.json` at the root of `tree`, which `unpacking` unpacked.
+pub(super) fn read_bundle(
+    source: &str,
+    tree: &dyn FileTree,
+    unpacking: &Unpacking,
+) -> Result<Recording, BundleError> {
     let meta = require(tree, "meta.json")?;
     let meta: Meta = serde_json::from_str(&meta.text)
         .map_err(|error| BundleError::json(&tree.display("meta.json"), &error))?;
-    let mut captures = Vec::new();
+    let (mut captures, mut lists) = (Vec::new(), Lists::new(tree, unpacking));
     for name in CAPTURES {
         let unreadable = |error| BundleError::Unreadable { input: tree.display(name), error };
         // Reading the machine of a capture without zones is an error.
         if !tree.names(name).map_err(unreadable)?.is_empty() {
-            captures.push(read_capture(source, tree, name)?);
+            captures.push(read_capture(source, tree, name, &mut lists)?);
         }
     }
     if !captures.iter().any(Capture::has_zones) {
@@ -105,62 +112,125 @@ fn require(tree: &dyn FileTree, path: &str) -> Result<TextFile, BundleError> {
     })
 }
 
-fn read_capture(source: &str, tree: &dyn FileTree, name: &str) -> Result<Capture, BundleError> {
+fn read_capture(
+    source: &str,
+    tree: &dyn FileTree,
+    name: &str,
+    lists: &mut Lists<'_>,
+) -> Result<Capture, BundleError> {
     let mut files = RecordedTree::new(format!("{source}: {name}"));
     for file in PROC_FILES {
-        if let Some(text) = read_near(tree, name, file)? {
-            files.insert(&format!("proc/{file}"), text.name, text.text);
+        // The zones are never taken from `before`.
+        let near = if file == "zoneinfo" { &[name][..] } else { &[name, BEFORE] };
+        for capture in near {
+            if let Some(text) = read(tree, &format!("{capture}/{file}"))? {
+                files.insert(&format!("proc/{file}"), text.name, text.text);
+                break;
+            }
         }
     }
     if let Some(state) = read(tree, &format!("{name}/{KERNEL_STATE}"))? {
         files.insert(KERNEL_STATE, state.name, state.text);
     }
-    if let Some(settings) = read_near(tree, name, "sysctl")? {
-        add_settings(&mut files, &settings)?;
-    }
-    if let Some(system) = read_near(tree, name, "sysfs")? {
-        add_system(&mut files, &system)?;
+    for list in ["sysctl", "sysfs"] {
+        for capture in [name, BEFORE] {
+            if let Some(shared) = lists.read(&format!("{capture}/{list}"))? {
+                files.add(shared);
+                break;
+            }
+        }
     }
     Ok(Capture::of_tree(name.into(), Box::new(files)))
 }
 
-/// A file of a capture, or that of `before` if the capture lacks it. The zones are never taken from `before`.
-fn read_near(
-    tree: &dyn FileTree,
-    capture: &str,
-    file: &str,
-) -> Result<Option<TextFile>, BundleError> {
-    match read(tree, &format!("{capture}/{file}"))? {
-        Some(text) => Ok(Some(text)),
-        None if file == "zoneinfo" => Ok(None),
-        None => read(tree, &format!("before/{file}")),
+/// The capture that has what changes slowly.
+const BEFORE: &str = "before";
+
+/// What a file of a list takes in memory beside its path and content.
+const FILE_COSTS: usize = 160;
+
+/// Files with a line for each of many files. Captures share them.
+struct Lists<'a> {
+    tree: &'a dyn FileTree,
+    unpacking: &'a Unpacking,
+    kept: Kept,
+    read: HashMap<String, Option<RecordedTree>>,
+}
+
+impl<'a> Lists<'a> {
+    fn new(tree: &'a dyn FileTree, unpacking: &'a Unpacking) -> Lists<'a> {
+        Lists { tree, unpacking, kept: Kept::new(unpacking), read: HashMap::new() }
+    }
+
+    /// The files that a list has, by its path; `None` if it is not there.
+    fn read(&mut self, path: &str) -> Result<Option<&RecordedTree>, BundleError> {
+        if !self.read.contains_key(path) {
+            let list = read(self.tree, path)?.map(|list| self.files(&list)).transpose()?;
+            self.read.insert(path.into(), list);
+        }
+        Ok(self.read[path].as_ref())
+    }
+
+    fn files(&mut self, list: &TextFile) -> Result<RecordedTree, BundleError> {
+        self.unpacking.add_file(list.text.len() as u64);
+        let kept = &mut self.kept;
+        let mut files = RecordedTree::new(list.name.clone());
+        let name = Arc::from(list.name.as_str());
+        let mut insert = |path: &str, line: usize, content: &str| {
+            let unreadable = |error| BundleError::Unreadable { input: list.name.clone(), error };
+            kept.add_member(FILE_COSTS + path.len() + content.len()).map_err(unreadable)?;
+            files.insert_lines(path, (&name, line), content);
+            Ok(())
+        };
+        match list.name.ends_with("sysctl") {
+            true => each_setting(list, &mut insert)?,
+            false => each_of_system(list, &mut insert)?,
+        }
+        Ok(files.shared())
     }
 }
 
-/// Adds files for lines `vm.KEY = VALUE`.
-fn add_settings(files: &mut RecordedTree, settings: &TextFile) -> Result<(), BundleError> {
+/// What takes a path, a line and a content.
+type Insert<'a> = &'a mut dyn FnMut(&str, usize, &str) -> Result<(), BundleError>;
+
+/// Lines `vm.KEY = VALUE`.
+fn each_setting(settings: &TextFile, insert: Insert<'_>) -> Result<(), BundleError> {
     for (index, line) in settings.text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let Some((key, value)) = line.split_once(" =") else {
             let expected = "a setting such as vm.min_free_kbytes = 67584";
             return Err(settings.syntax(index + 1, 1, line, expected).into());
         };
-        let place = format!("{}:{}: {key}", settings.name, index + 1);
         let path = format!("proc/sys/{}", key.trim().replacen('.', "/", 1));
-        files.insert(&path, place, value.trim());
+        insert(&path, index + 1, value.trim())?;
     }
     Ok(())
 }
 
-/// Adds files for lines `PATH:LINE`.
-fn add_system(files: &mut RecordedTree, system: &TextFile) -> Result<(), BundleError> {
+/// Lines `PATH:LINE`, those of a file one after the other.
+fn each_of_system(system: &TextFile, insert: Insert<'_>) -> Result<(), BundleError> {
+    let mut file: Option<(&str, usize, String)> = None;
     for (index, line) in system.text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let Some((path, content)) = line.strip_prefix('/').and_then(|line| line.split_once(':'))
         else {
             let expected = "a path and a line such as /sys/devices/system/node/online:0-1";
             return Err(system.syntax(index + 1, 1, line, expected).into());
         };
-        let place = || format!("{}:{}: /{path}", system.name, index + 1);
-        files.append_line(path, place, content);
+        match &mut file {
+            Some((last, _, text)) if *last == path => {
+                text.push_str(content);
+                text.push('\n');
+            }
+            _ => {
+                if let Some((path, line, text)) =
+                    file.replace((path, index + 1, format!("{content}\n")))
+                {
+                    insert(path, line, &text)?;
+                }
+            }
+        }
     }
-    Ok(())
+    match file {
+        Some((path, line, text)) => insert(path, line, &text),
+        None => Ok(()),
+    }
 }

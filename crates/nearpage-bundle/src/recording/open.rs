@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nearpage_machine::{
-    Budget, FileTree, FolderTree, MemoryTree, Packing, Unpacking, is_machine_file, read_tar_files,
-    read_within, shown,
+    Budget, FileTree, FolderTree, Kept, MemoryTree, Packing, Unpacking, is_machine_file, read_kept,
+    read_tar_files, read_within, shown,
 };
 
 use super::data::Recording;
@@ -58,7 +58,8 @@ fn read(path: &Path, budget: &Budget) -> Result<Recording, BundleError> {
     let source = shown(path).to_string();
     let unreadable = |error| BundleError::Unreadable { input: source.clone(), error };
     if std::fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return read_tree(&source, Box::new(FolderTree::new(path).within(budget)));
+        let tree = FolderTree::new(path).within(budget);
+        return read_tree(&source, Box::new(tree), &Unpacking::new(budget));
     }
     let file = File::open(path).map_err(unreadable)?;
     read_stream(&source, io::BufReader::new(file), budget)
@@ -75,18 +76,20 @@ fn read_stream(
     let (packing, content) = recognised(unpacking.file(content)).map_err(unreadable)?;
     let Some(packing) = packing else {
         let content = read_within(content, budget.input_bytes).map_err(unreadable)?;
-        return read_plain(source, &content, &unpacking);
+        return read_plain(source, &content, Kept::new(&unpacking));
     };
     let packed = |error| BundleError::Packed { input: source.into(), what: packing.name(), error };
     let stream = unpacking.stream(packing, content).map_err(packed)?;
     match recognised(stream).map_err(packed)? {
         (Some(Packing::Tar), archive) => {
             let tree = unpack(source, archive, &unpacking).map_err(packed)?;
-            read_tree(source, Box::new(tree))
+            read_tree(source, Box::new(tree), &unpacking)
         }
-        (_, content) => {
-            let content = read_within(content, budget.unpacked_bytes).map_err(packed)?;
-            read_plain(source, &content, &unpacking)
+        (_, mut content) => {
+            let mut kept = Kept::new(&unpacking);
+            let content = read_kept(&mut content, u64::MAX, &kept).map_err(packed)?;
+            kept.add(content.len() as u64).map_err(packed)?;
+            read_plain(source, &content, kept)
         }
     }
 }
@@ -98,13 +101,9 @@ fn recognised<'a>(mut content: impl Read + 'a) -> io::Result<(Option<Packing>, i
     Ok((Packing::of(&head), io::Cursor::new(head).chain(content)))
 }
 
-fn read_plain(
-    source: &str,
-    content: &[u8],
-    unpacking: &Unpacking,
-) -> Result<Recording, BundleError> {
+fn read_plain(source: &str, content: &[u8], kept: Kept) -> Result<Recording, BundleError> {
     match content.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => oracle::read(source, content, unpacking),
+        Some(b'{') => oracle::read(source, content, kept),
         _ => Err(BundleError::NoRecording { input: format!("{source}:1:1") }),
     }
 }
@@ -112,10 +111,11 @@ fn read_plain(
 fn read_tree(
     source: &str,
     tree: Box<dyn FileTree + Send + Sync>,
+    unpacking: &Unpacking,
 ) -> Result<Recording, BundleError> {
     let unreadable = |error| BundleError::Unreadable { input: tree.display("meta.json"), error };
     if tree.read("meta.json").map_err(unreadable)?.is_some() {
-        return folder::read_bundle(source, &*tree);
+        return folder::read_bundle(source, &*tree, unpacking);
     }
     let holds = |folder: &str| tree.names(folder).is_ok_and(|names| !names.is_empty());
     if holds("proc") || holds("sys") {

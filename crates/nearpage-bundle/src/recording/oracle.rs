@@ -6,8 +6,8 @@ use std::io;
 use std::marker::PhantomData;
 
 use nearpage::{CpuId, NodeId, ZoneKind};
+use nearpage_machine::Kept;
 use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
-use nearpage_machine::{Kept, Unpacking};
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -301,12 +301,28 @@ impl<'de> Deserialize<'de> for Loose {
     }
 }
 
+/// What a key and its value take in memory beside their texts.
+const KEY_COSTS: u64 = 100;
+
+/// Keys of all objects: colons outside of texts.
+fn keys(content: &[u8]) -> u64 {
+    let (mut keys, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in content {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b':' if !is_text => keys += 1,
+            _ => {}
+        }
+    }
+    keys
+}
+
 /// Reads the JSON; `source` is the file's name.
-pub(super) fn read(
-    source: &str,
-    content: &[u8],
-    unpacking: &Unpacking,
-) -> Result<Recording, BundleError> {
+pub(super) fn read(source: &str, content: &[u8], mut kept: Kept) -> Result<Recording, BundleError> {
+    let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
+    kept.add(keys(content).saturating_mul(KEY_COSTS)).map_err(unreadable)?;
     let file: OracleFile = serde_json::from_slice(content).map_err(|error| {
         let is_json = serde_json::from_slice::<IgnoredAny>(content).is_ok();
         match is_json && error.to_string().starts_with("missing field `captures`") {
@@ -324,8 +340,6 @@ pub(super) fn read(
         let (input, what) = (source.into(), "no captures".into());
         return Err(BundleError::Incomplete { input, what, expected: "captures.NAME" });
     }
-    let unreadable = |error| BundleError::Unreadable { input: source.into(), error };
-    let mut kept = Kept::new(unpacking);
     let system = system_tree(source, &sys, &mut kept).map_err(unreadable)?;
     // By name, and of several of a name the last.
     let captures: BTreeMap<String, OracleCapture> = file.captures.into_iter().collect();

@@ -7,13 +7,16 @@ use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args, Subcommand};
-use nearpage_machine::{Budget, shown};
+use nearpage_machine::{Budget, read_within, shown};
 use nearpage_replay::{Bundle, ReplayError};
 use nearpage_report::file::WriteError;
 use nearpage_trace::timeline::{Counted, Format, Timeline};
-use nearpage_trace::{TraceCounts, TraceError, TraceEvent, read_trace_with_frames, unpacked};
+use nearpage_trace::{
+    Symbols, TraceCounts, TraceError, TraceEvent, read_trace_with_frames, unpacked,
+};
 use serde::Serialize;
 
 use super::input::{Limit, STANDARD_INPUT, is_standard, page_file};
@@ -36,6 +39,7 @@ impl TraceArgs {
         let rights = match &self.action {
             Action::Export(arguments) => Rights::default()
                 .reading(arguments.bundle.iter().chain(&arguments.trace))
+                .reading(arguments.names.files())
                 .writing(Kind::Page, arguments.perfetto.iter().chain(&arguments.chrome)),
             Action::Twin(arguments) => arguments.rights(),
             Action::Summary(arguments) => arguments.rights(),
@@ -75,12 +79,48 @@ struct ExportArgs {
     #[arg(long, value_name = "OUT|-", group = "outputs")]
     chrome: Option<PathBuf>,
 
+    #[command(flatten)]
+    names: Names,
+
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
     limit: Limit,
+}
+
+/// `--symbols`.
+#[derive(Args, Debug)]
+struct Names {
+    /// Names for addresses in call chains, where the trace has none: a copy of /proc/kallsyms of its machine since that boot
+    #[arg(long, value_name = "FILE")]
+    symbols: Option<PathBuf>,
+}
+
+impl Names {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.symbols.iter()
+    }
+
+    /// Reads them; none are there without the option.
+    fn read(&self, budget: &Budget) -> Result<Arc<Symbols>, CommandError> {
+        let Some(path) = &self.symbols else { return Ok(Arc::default()) };
+        let text = File::open(path).and_then(|file| read_within(file, budget.file_bytes));
+        let text = text.map_err(|source| {
+            let input = shown(path).to_string();
+            TraceFailure::Trace(TraceError::Unreadable { input, offset: 0, source })
+        })?;
+        let symbols = Symbols::read(text);
+        if symbols.is_empty() {
+            let problem = format!(
+                "--symbols {}: no function has an address: /proc/kallsyms shows them to root alone (lines as `ffffffff8120a1b0 T get_page_from_freelist`)",
+                shown(path)
+            );
+            return Err(CommandError::Usage(problem));
+        }
+        Ok(Arc::new(symbols))
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -143,7 +183,8 @@ pub fn run(arguments: &TraceArgs) -> Result<(), CommandError> {
         Action::Summary(arguments) => return summary::run(arguments),
     };
     let outputs = check(arguments)?;
-    Ok(export(arguments, outputs)?).and_then(|document| tell(arguments, &document))
+    let symbols = arguments.names.read(&arguments.limit.budget())?;
+    Ok(export(arguments, &symbols, outputs)?).and_then(|document| tell(arguments, &document))
 }
 
 /// Refuses outputs that would replace an input or each other. Gives them, and `None` for standard output.
@@ -211,7 +252,11 @@ struct Written {
     counts: Counted,
 }
 
-fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Document, TraceFailure> {
+fn export(
+    arguments: &ExportArgs,
+    symbols: &Arc<Symbols>,
+    outputs: Vec<Option<Output>>,
+) -> Result<Document, TraceFailure> {
     let named = [
         (&arguments.perfetto, Format::Perfetto, "perfetto"),
         (&arguments.chrome, Format::Chrome, "chrome"),
@@ -240,7 +285,8 @@ fn export(arguments: &ExportArgs, outputs: Vec<Option<Output>>) -> Result<Docume
     for ((path, format, _), output) in named.iter().zip(&outputs) {
         let timeline =
             opened_output(output.as_ref()).and_then(|to| Timeline::new(*format, to, zones.clone()));
-        timelines.push(timeline.map_err(|error| failed(path, error))?);
+        let timeline = timeline.map_err(|error| failed(path, error))?;
+        timelines.push(timeline.with_symbols(Arc::clone(symbols)));
     }
     let counts = match (&bundle, &arguments.trace) {
         (Some(bundle), _) => {

@@ -327,10 +327,22 @@ fn cases() -> Vec<Case> {
     ]
     .into_iter());
     add("packed", "nested.tar.gz", gzip(&nested), &["replay"]);
+    let lines = (0..3_000_000).map(|at| format!("/{}:\n", at % 999)).collect::<String>();
+    let files = [("meta.json", "{}"), ("before/zoneinfo", ""), ("before/sysfs", &lines)];
+    let lists = tar(files.map(|(path, text)| member(path, text.into())).into_iter());
+    add("packed", "lists.tar.gz", gzip(&lists), &["verify"]);
+    let settings = (0..3_000_000).map(|at| format!("\"{at}\":0,")).collect::<String>();
+    let keys = format!("{{\"captures\":{{\"boot\":{{\"sysctl_vm\":{{{settings}\"a\":0}}}}}}}}");
+    add("packed", "keys.json.gz", gzip(keys.as_bytes()), &["verify"]);
+    // Records of one round wait for its end.
+    let many = perf_of(|_| [3, 0, 0, 0, 0, 0, 8, 0].repeat(16));
+    add("packed", "round.data.gz", gzip(&many), &["trace", "summary"]);
 
     let alloc = |at: usize| {
         format!(" a-{at} [0] . 1.0: mm_page_alloc: pfn={at} order=0 migratetype=0 gfp_flags=0\n")
     };
+    let text = (0..300_000).map(alloc).collect::<String>();
+    add("packed trace", "allocs.txt.gz", gzip(text.as_bytes()), &["trace", "summary"]);
     add("trace", "allocs.txt", repeated(alloc), &["trace", "summary"]);
     add("trace", "tasks.txt", repeated(alloc), &["trace", "summary", "--by", "task"]);
     add("trace", "loads.txt", repeated(alloc), &["replay", "--trace"]);

@@ -301,3 +301,50 @@ fn traces_that_tell_nothing_say_why() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("funcgraph-abstime and funcgraph-proc"), "{error}");
 }
+
+/// A `perf.data`, and a kernel that hides names, give addresses alone.
+#[test]
+fn addresses_are_named_by_symbols() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let trace = file(
+        "perf.txt",
+        "cc1 71 [001] 10.000001: kmem:mm_page_alloc: page=0x1 pfn=0x100 order=0 migratetype=1 gfp_flags=GFP_KERNEL\n\
+         \tffffffff8127a0a1 [unknown] ([unknown])\n\tffffffff8127b0a1 [unknown] ([unknown])\n\n",
+    );
+    let names = "ffffffff8127a000 T __alloc_pages\nffffffff8127b000 T pte_alloc_one\n";
+    let (right, hidden) = (file("right", names), file("hidden", "0000000000000000 T hidden\n"));
+    let other = file("other", &names.replace("__alloc_pages", "tcp_ack"));
+    let run = |arguments: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_nearpage");
+        let output = Command::new(program).arg("trace").args(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let summary = ["summary", &trace, "--by", "site"];
+    let with = |symbols: &str| run(&[&summary[..], &["--symbols", symbols]].concat());
+
+    let (_, printed, _) = run(&summary);
+    assert!(
+        printed.contains("1 of 1 call chains are addresses without names: --symbols"),
+        "{printed}"
+    );
+    let (_, printed, _) = with(&right);
+    assert!(printed.contains("\npte_alloc_one ") && !printed.contains("call chains"), "{printed}");
+    let (_, printed, _) = with(&other);
+    assert!(printed.contains("1 of 1 call chains do not begin in the allocator"), "{printed}");
+    let (code, _, message) = with(&hidden);
+    assert!(code == Some(2) && message.contains("no function has an address"), "{message}");
+    let (code, _, message) = run(&["summary", &trace, "--symbols", &right]);
+    assert!(code == Some(2) && message.contains("--by site"), "{message}");
+
+    let export = ["export", "--trace", &trace, "--chrome", "-"];
+    let (_, addresses, _) = run(&export);
+    assert!(addresses.contains(r#"["0xffffffff8127a0a1","0xffffffff8127b0a1"]"#), "{addresses}");
+    let (_, named, _) = run(&[&export[..], &["--symbols", &right]].concat());
+    assert!(named.contains(r#"["__alloc_pages","pte_alloc_one"]"#), "{named}");
+}

@@ -1,6 +1,8 @@
 //! What a paste puts around the text of `numactl --hardware`: quotes, prompts, other commands and their output, broken lines, and
 //! the text of the same machine once more.
 
+use std::borrow::Cow;
+
 use super::{is_heading, is_line};
 
 /// A line of numactl's text.
@@ -53,6 +55,31 @@ pub(super) fn texts(paste: &str) -> Vec<Vec<PastedLine>> {
         }
     }
     texts
+}
+
+/// The text of a mail whose lines end with `=` where they go on, and have `=20` for a blank: numactl writes no `=`. Lines keep their
+/// numbers.
+pub(super) fn unquoted_printable(paste: &str) -> Cow<'_, str> {
+    let ends = |line: &str| line.ends_with('=') || line.ends_with("=20") || line.contains("=0A");
+    if !paste.lines().any(|line| is_heading(unquoted(line)) && ends(line)) {
+        return Cow::Borrowed(paste);
+    }
+    let (mut text, mut joined) = (String::with_capacity(paste.len()), 0);
+    for line in paste.lines() {
+        let line = line.replace("=20", " ").replace("=09", "\t").replace("=3D", "=");
+        match line.strip_suffix("=0A=").or(line.strip_suffix("=0A")) {
+            Some(line) => text.push_str(line),
+            None if line.ends_with('=') => {
+                text.push_str(&line[..line.len() - 1]);
+                joined += 1;
+                continue;
+            }
+            None => text.push_str(&line),
+        }
+        text.extend(std::iter::repeat_n('\n', 1 + joined));
+        joined = 0;
+    }
+    Cow::Owned(text)
 }
 
 /// A line that was broken goes on up to here: a list of 8192 CPUs has less. Each part that is added costs what is looked at.
@@ -186,6 +213,22 @@ mod tests {
         }
         // A comment of a text is none of its lines.
         assert_eq!(words(&format!("# node 0 is slow\n{plain}")), words(plain));
+    }
+
+    #[test]
+    fn mails_in_quoted_printable_are_read() {
+        let text = unquoted_printable(
+            "available: 1 nodes (0)=0A=\nnode 0 cpus: 0 1 2=\n 3=0A=\nnode 0 size: 64 MB=20\n",
+        );
+        let lines: Vec<(usize, &str)> = lines(&text).filter(|(_, line)| !line.is_empty()).collect();
+        let expected = [
+            (1, "available: 1 nodes (0)"),
+            (2, "node 0 cpus: 0 1 2 3"),
+            (4, "node 0 size: 64 MB "),
+        ];
+        assert_eq!(lines, expected);
+        let plain = "available: 1 nodes (0)\nkey=20\n";
+        assert!(matches!(unquoted_printable(plain), Cow::Borrowed(_)));
     }
 
     #[test]

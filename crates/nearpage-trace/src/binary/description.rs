@@ -104,6 +104,9 @@ pub(super) fn read_start(
     Ok((version, Formats::new(order, long_bytes), page, used))
 }
 
+/// What the name of a task takes in a map that grows.
+pub(super) const TASK_COSTS: u64 = 80;
+
 /// Names of tasks, by their numbers: lines of `saved_cmdlines`.
 #[derive(Default)]
 pub(super) struct Tasks(HashMap<u32, [u8; TASK_NAME_BYTES]>);
@@ -122,17 +125,17 @@ impl Tasks {
         }
     }
 
-    pub fn set(&mut self, pid: u32, comm: &[u8]) {
+    /// Gives a task a name; whether it had none.
+    pub fn set(&mut self, pid: u32, comm: &[u8]) -> bool {
         let mut name = [0; TASK_NAME_BYTES];
         name.iter_mut().zip(comm).take(TASK_NAME_BYTES - 1).for_each(|(to, from)| *to = *from);
-        self.0.insert(pid, name);
+        self.0.insert(pid, name).is_none()
     }
 
-    /// A new task has the name of another one, if that has one.
-    pub fn inherit(&mut self, pid: u32, from: u32) {
-        if let Some(name) = self.0.get(&from).copied() {
-            self.0.insert(pid, name);
-        }
+    /// A new task has the name of another one, if that has one; whether it is kept beside.
+    pub fn inherit(&mut self, pid: u32, from: u32) -> bool {
+        let name = self.0.get(&from).copied();
+        name.is_some_and(|name| self.0.insert(pid, name).is_none())
     }
 
     /// Its name, as ftrace prints it.

@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 512;
 const NAME_BYTES_MAX: usize = 128;
 
 /// Functions of a call chain.
-const CALLS_MAX: usize = 1024;
+pub(super) const CALLS_MAX: usize = 1024;
 
 /// An event's format.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,7 +105,7 @@ impl Format {
         self.write_fields(record, order, addresses, out).is_some()
     }
 
-    /// Writes a call chain, a line a function as ftrace does, if the record is one. Functions without a name are left out.
+    /// Writes a call chain, a line a function, if the record is one.
     pub fn write_chain(
         &self,
         record: &[u8],
@@ -122,11 +122,8 @@ impl Format {
         let calls = usize::try_from(calls).unwrap_or(0).min(CALLS_MAX);
         let addresses = record.get(begin..).unwrap_or_default();
         for address in addresses.chunks_exact(long_bytes as usize).take(calls) {
-            let name = order.number(address).and_then(|at| symbols.name(at));
-            if let Some(name) = name {
-                out.extend_from_slice(b" => ");
-                out.extend_from_slice(name);
-                out.push(b'\n');
+            if let Some(address) = order.number(address) {
+                write_call(address, symbols, out);
             }
         }
     }
@@ -259,6 +256,18 @@ impl LineHead<'_> {
     }
 }
 
+/// Writes a call of a chain: the function's name as ftrace does, or the address as perf script does for one that it cannot name.
+pub(super) fn write_call(address: u64, symbols: &Symbols, out: &mut Vec<u8>) {
+    match symbols.name(address) {
+        Some(name) => {
+            out.extend_from_slice(b" => ");
+            out.extend_from_slice(name);
+            out.push(b'\n');
+        }
+        None => put(out, format_args!("\t{address:016x} [unknown]\n")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +291,10 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let calls = [0x1010, 0x5, 0x2004, 0x2008];
-        assert_eq!(chain(3, &calls), " => get_page\n => allocate_slab\n");
+        assert_eq!(
+            chain(3, &calls),
+            " => get_page\n\t0000000000000005 [unknown]\n => allocate_slab\n"
+        );
         assert_eq!(chain(u32::MAX, &calls), chain(4, &calls), "no more than there are");
         assert_eq!(chain(4, &[]), "");
     }

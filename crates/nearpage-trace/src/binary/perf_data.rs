@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, ErrorKind};
 
-use nearpage_machine::escaped;
+use nearpage_machine::{Kept, Unpacking, escaped};
 
-use super::description::{Formats, Tasks, read_start, skip_headers};
-use super::format::LineHead;
-use super::source::{Cursor, Order, Source, damaged};
+use super::description::{Formats, TASK_COSTS, Tasks, read_start, skip_headers};
+use super::format::{CALLS_MAX, LineHead, write_call};
+use super::source::{Cursor, Order, Source, damaged, keep};
 use super::{Lines, MAGIC_BYTES, TRACE_DAT};
 
 /// Bytes that are read at once; a record has less than 64 KiB.
@@ -25,6 +25,10 @@ const IDS_MAX: u64 = 1 << 20;
 
 /// Cgroups that are known by their paths.
 const CGROUPS_MAX: usize = 1 << 16;
+
+/// What is kept takes so many bytes, with what maps and heaps have beside: twice as much while they grow.
+const WAITING_COSTS: u64 = 3 * size_of::<(u64, u64, u16)>() as u64;
+const ID_COSTS: u64 = 3 * size_of::<(u64, Shape)>() as u64;
 
 /// Kinds of records.
 const LOST: u32 = 2;
@@ -48,6 +52,7 @@ pub(super) struct PerfData {
     at: u64,
     end: u64,
     window: (u64, Vec<u8>),
+    kept: Kept,
     /// Records of the last two rounds: time, place, length.
     waiting: BinaryHeap<Reverse<(u64, u64, u16)>>,
     /// The latest time of the round before, and of this one.
@@ -101,12 +106,15 @@ struct Sample<'a> {
     cpu: u32,
     time_ns: u64,
     raw: &'a [u8],
+    /// Addresses of its call chain, with marks that say whose they are.
+    calls: &'a [u8],
     /// The id of the task's cgroup, if it was recorded.
     cgroup: Option<u64>,
 }
 
 impl PerfData {
-    pub fn open(source: Source) -> io::Result<PerfData> {
+    pub fn open(source: Source, unpacking: &Unpacking) -> io::Result<PerfData> {
+        let mut kept = Kept::new(unpacking);
         let head = source.part(0, source.bytes().min(104))?;
         let order = if head.starts_with(b"PERFILE2") { Order::Little } else { Order::Big };
         let mut cursor = Cursor::new(&head, 0, order);
@@ -119,7 +127,7 @@ impl PerfData {
         let mut section = || Ok::<_, io::Error>((cursor.number(8)?, cursor.number(8)?));
         let (attrs, data, _) = (section()?, section()?, section()?);
         let features: Vec<u64> = (0..4).map(|_| cursor.number(8)).collect::<io::Result<_>>()?;
-        let shapes = Shapes::read(&source, attrs, attr_bytes, order)?;
+        let shapes = Shapes::read(&source, attrs, attr_bytes, order, &mut kept)?;
         let end = data.0.checked_add(data.1).filter(|end| *end <= source.bytes());
         let end = end.ok_or_else(|| {
             let (there, all) = (source.bytes().saturating_sub(data.0), data.1);
@@ -145,6 +153,7 @@ impl PerfData {
             formats,
             tasks,
             shapes,
+            kept,
             at,
             end,
             window,
@@ -210,6 +219,7 @@ impl PerfData {
                     };
                     let time = time.unwrap_or(self.latest.1);
                     self.latest.1 = self.latest.1.max(time);
+                    keep(&mut self.kept, WAITING_COSTS, at)?;
                     self.waiting.push(Reverse((time, at, bytes)));
                 }
                 CGROUP => {
@@ -219,6 +229,7 @@ impl PerfData {
                     let (id, path) = (cursor.number(8)?, cursor.text()?);
                     let path = escaped(&String::from_utf8_lossy(path)).into_owned();
                     if self.cgroups.len() < CGROUPS_MAX {
+                        keep(&mut self.kept, TASK_COSTS + path.len() as u64, at)?;
                         self.cgroups.insert(id, path);
                     }
                 }
@@ -258,11 +269,13 @@ impl PerfData {
                 let Some(sample) = self.shapes.sample(&record, at, order)? else { return Ok(()) };
                 // Other events than tracepoints have no format.
                 let Some(format) = self.formats.of(sample.raw) else { return Ok(()) };
-                let Sample { pid, cpu, time_ns, raw, cgroup } = sample;
+                let Sample { pid, cpu, time_ns, raw, calls, cgroup } = sample;
                 let head = LineHead { comm: self.tasks.name(pid), pid, cpu, time_ns };
                 let path = cgroup.and_then(|id| Some((id, self.cgroups.get(&id)?)));
                 if let Some((id, path)) = path.filter(|(id, _)| self.told.get(&pid) != Some(id)) {
-                    self.told.insert(pid, id);
+                    if self.told.insert(pid, id).is_none() {
+                        keep(&mut self.kept, TASK_COSTS, at)?;
+                    }
                     head.write(out);
                     let mark = format!("tracing_mark_write: nearpage: cgroup {pid} {path}\n");
                     out.extend_from_slice(mark.as_bytes());
@@ -272,17 +285,24 @@ impl PerfData {
                     return Err(damaged(at, "a sample that is too short for its event"));
                 }
                 out.push(b'\n');
+                for address in kernel_calls(calls, order) {
+                    write_call(address, &self.formats.symbols, out);
+                }
             }
             // A child has its parent's name until it takes one of its own.
             FORK => {
                 cursor.take(8)?;
                 let (thread, parent) = (cursor.number(4)? as u32, cursor.number(4)? as u32);
-                self.tasks.inherit(thread, parent);
+                if self.tasks.inherit(thread, parent) {
+                    keep(&mut self.kept, TASK_COSTS, at)?;
+                }
             }
             COMM => {
                 cursor.take(4)?;
                 let thread = cursor.number(4)? as u32;
-                self.tasks.set(thread, cursor.text()?);
+                if self.tasks.set(thread, cursor.text()?) {
+                    keep(&mut self.kept, TASK_COSTS, at)?;
+                }
             }
             lost => {
                 if lost == LOST {
@@ -308,6 +328,7 @@ impl Lines for PerfData {
             }
             // A round may have nothing to print.
             let Some(Reverse((_, at, bytes))) = self.waiting.pop() else { return Ok(()) };
+            self.kept.give_back(WAITING_COSTS);
             let before = out.len();
             self.write(at, bytes, out)?;
             if out.len() > before {
@@ -383,6 +404,7 @@ impl Shapes {
         (offset, bytes): (u64, u64),
         attr_bytes: u64,
         order: Order,
+        kept: &mut Kept,
     ) -> io::Result<Shapes> {
         if attr_bytes < 64 + 16 || bytes / attr_bytes > EVENTS_MAX {
             return Err(damaged(16, format!("descriptions of events of {attr_bytes} bytes")));
@@ -404,6 +426,7 @@ impl Shapes {
             ids_left = ids_left.checked_sub(length / 8).ok_or_else(|| {
                 damaged(at, "descriptions of events with more ids than the file can have")
             })?;
+            keep(kept, length / 8 * ID_COSTS, at)?;
             for id in source.part(place, length)?.chunks_exact(8) {
                 by_id.insert(order.number(id).unwrap_or_default(), shape);
             }
@@ -462,16 +485,20 @@ impl Shapes {
         if has(field::READ) {
             skip_read(&mut cursor, shape.read_format)?;
         }
-        if has(field::CALLCHAIN) {
-            let calls = cursor.number(8)?;
-            cursor.take(calls.saturating_mul(8))?;
-        }
+        let calls = match has(field::CALLCHAIN) {
+            true => {
+                let count = cursor.number(8)?;
+                cursor.take(count.saturating_mul(8))?
+            }
+            false => &[],
+        };
         if !has(field::RAW) {
             return Ok(None);
         }
         let bytes = cursor.number(4)?;
         let raw = cursor.take(bytes)?;
-        Ok(Some(Sample { pid, cpu, time_ns, raw, cgroup: shape.cgroup(record, order) }))
+        let cgroup = shape.cgroup(record, order);
+        Ok(Some(Sample { pid, cpu, time_ns, raw, calls, cgroup }))
     }
 
     /// The time of a record that is no sample, from the fields at its end.
@@ -502,6 +529,23 @@ impl Shape {
     }
 }
 
+/// The kernel's part of a call chain: before each part stands whose it is, a number that is no address.
+/// `include/uapi/linux/perf_event.h: PERF_CONTEXT_KERNEL`, `PERF_CONTEXT_MAX`.
+fn kernel_calls(calls: &[u8], order: Order) -> impl Iterator<Item = u64> {
+    const KERNEL: u64 = -128_i64 as u64;
+    const MARKS: u64 = -4095_i64 as u64;
+    let mut is_kernel = false;
+    let addresses = calls.chunks_exact(8).filter_map(move |call| order.number(call));
+    let of_kernel = addresses.filter(move |address| {
+        let is_mark = *address >= MARKS;
+        if is_mark {
+            is_kernel = *address == KERNEL;
+        }
+        is_kernel && !is_mark
+    });
+    of_kernel.take(CALLS_MAX)
+}
+
 /// Passes over counts that were read with a sample.
 fn skip_read(cursor: &mut Cursor<'_>, format: u64) -> io::Result<()> {
     const TIME_ENABLED: u64 = 1;
@@ -520,4 +564,26 @@ fn skip_read(cursor: &mut Cursor<'_>, format: u64) -> io::Result<()> {
         cursor.take(members.saturating_mul(8 * each))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// perf writes `PERF_CONTEXT_KERNEL` before calls of the kernel and `PERF_CONTEXT_USER` before those of the program.
+    #[test]
+    fn calls_of_the_kernel_are_told_from_the_programs() {
+        let calls = |all: &[i64]| -> Vec<u64> {
+            let bytes: Vec<u8> = all.iter().flat_map(|call| call.to_be_bytes()).collect();
+            kernel_calls(&bytes, Order::Big).collect()
+        };
+        assert_eq!(
+            calls(&[-128, -0x7000, -0x6000, -512, 0x4000]),
+            [0x7000, 0x6000].map(|at: u64| at.wrapping_neg())
+        );
+        assert_eq!(calls(&[-512, 0x4000, -128, -0x7000]), [0x7000_u64.wrapping_neg()]);
+        assert_eq!(calls(&[0x4000]), [0; 0]);
+        let long: Vec<i64> = [-128].into_iter().chain(vec![-0x7000; 2 * CALLS_MAX]).collect();
+        assert_eq!(calls(&long).len(), CALLS_MAX);
+    }
 }

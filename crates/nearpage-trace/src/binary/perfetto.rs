@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use nearpage_machine::{Kept, Unpacking, read_at_most};
 
 use super::Lines;
-use super::description::Tasks;
+use super::description::{TASK_COSTS, Tasks};
 use super::format::LineHead;
 use super::source::{Source, damaged, keep};
 use crate::scratch::Scratch;
@@ -39,7 +39,6 @@ const TOGETHER_BYTES_MAX: u64 = 16 << 20;
 const CPUS_MAX: usize = 1 << 14;
 /// What a place of a bundle costs in memory, and the name of a task, where their lists grow.
 const PLACE_COSTS: u64 = 3 * size_of::<Place>() as u64;
-const TASK_COSTS: u64 = 80;
 
 /// Whether a file begins as one: a packet, whose head is no text.
 pub(super) fn begins(beginning: &[u8]) -> bool {
@@ -272,9 +271,10 @@ impl Perfetto {
                     _ => {}
                 }
             }
-            if let Some(name) = name.filter(|_| kind == 1 || kind == 2) {
+            if let Some(name) = name.filter(|_| kind == 1 || kind == 2)
+                && self.tasks.set(id, name)
+            {
                 keep(&mut self.kept, TASK_COSTS, at)?;
-                self.tasks.set(id, name);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Names of functions by their addresses: the text of `/proc/kallsyms`, which trace-cmd keeps in its files.
+//! Names of functions by their addresses: the text of `/proc/kallsyms`, which trace-cmd keeps in its files and perf does not.
 //!
 //! ```text
 //! ffffffff8120a1b0 T get_page_from_freelist
@@ -12,15 +12,28 @@ const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 /// The longest name, which each call of a chain repeats. `include/linux/kallsyms.h: KSYM_NAME_LEN`.
 const NAME_BYTES_MAX: usize = 512;
 
-/// Functions, by address.
-#[derive(Default)]
-pub(super) struct Symbols {
+/// Names of a kernel's functions, by address.
+#[derive(Clone, Default)]
+pub struct Symbols {
     functions: Vec<(u64, std::ops::Range<u32>)>,
     text: Vec<u8>,
 }
 
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Symbols").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
+}
+
 impl Symbols {
-    /// Reads the text. Whoever may not see addresses gets zeroes for them, which name nothing.
+    /// Reads the text of `/proc/kallsyms` as it was since the kernel's boot. Whoever may not see addresses gets zeroes for them, which
+    /// name nothing.
+    ///
+    /// ```
+    /// let symbols = nearpage_trace::Symbols::read(b"ffffffff8120a1b0 T get_page_from_freelist\n".to_vec());
+    /// assert_eq!(symbols.name(0xffffffff8120a1c0), Some(&b"get_page_from_freelist"[..]));
+    /// assert!(nearpage_trace::Symbols::read(b"0000000000000000 T hidden\n".to_vec()).is_empty());
+    /// ```
     pub fn read(text: Vec<u8>) -> Symbols {
         let mut functions = Vec::new();
         let mut at = 0;
@@ -37,6 +50,11 @@ impl Symbols {
         }
         functions.sort_by_key(|(address, _)| *address);
         Symbols { functions, text }
+    }
+
+    /// Whether no function has a name.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
     }
 
     /// The function that an address lies in.

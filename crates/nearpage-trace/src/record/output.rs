@@ -98,13 +98,17 @@ impl Output {
                 make(&folder, &name, format)?;
                 return Ok((folder, name, None));
             }
-            let (folder, name) = OutputFolder::of(&fs::canonicalize(path)?, owner)?;
-            let found = folder.find(&name)?.ok_or(ErrorKind::NotFound)?;
+            let (folder, name, found) = OutputFolder::behind_links(path, owner)?;
+            let found = found.ok_or(ErrorKind::NotFound)?;
+            folder.check_own(&found)?;
             if format != Format::Folder {
                 open_found(&found, OpenOptions::new().write(true))?;
             }
             let found = found.metadata()?;
-            let older = (Owner { uid: found.uid(), gid: found.gid() }, found.permissions());
+            let older = (
+                Owner { uid: found.uid(), gid: found.gid() },
+                Permissions::from_mode(found.mode() & 0o777),
+            );
             Ok((folder, name, Some(older)))
         });
         match claimed {

@@ -229,11 +229,11 @@ const _: () = assert!(DEFAULT_BYTES <= BYTES_MOST);
 
 /// A tape has names of all processes: a new one is for its owner alone.
 fn open_or_create(path: &Path, owner: Option<Owner>) -> io::Result<File> {
-    let (folder, name) = OutputFolder::of(path, owner)?;
+    let (folder, name, found) = OutputFolder::behind_links(path, owner)?;
     // A FIFO must not wait for its reader.
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
-    match folder.find_behind_link(&name)? {
+    match found {
         Some(found) => open_found(&found, &options),
         None => folder.create(&name),
     }

@@ -194,9 +194,19 @@ fn each_of_folder(path: &Path, wanted: Wanted, budget: &Budget, take: Take<'_>) 
         Wanted::Logs => logs,
         Wanted::Texts => TEXTS.map(String::from).into(),
     };
+    let (mut is_taken, mut refused) = (false, None);
     for part in parts {
-        // What is no file, such as a folder of that name, is none of the logs.
-        let Ok(Some(file)) = open_beneath(&root, &part) else { continue };
+        let file = match open_beneath(&root, &part) {
+            Ok(Some(file)) => file,
+            Ok(None) => continue,
+            // A folder of that name, say, or a link that leads elsewhere.
+            Err(error) => {
+                let told = || io::Error::new(error.kind(), format!("{}: {error}", shown(&part)));
+                refused = refused.or_else(|| Some(told()));
+                continue;
+            }
+        };
+        is_taken = true;
         let (packing, stream) = recognised(file)?;
         let stream: Box<dyn Read> = match packing {
             None => Box::new(stream),
@@ -207,5 +217,8 @@ fn each_of_folder(path: &Path, wanted: Wanted, budget: &Budget, take: Take<'_>) 
             break;
         }
     }
-    Ok(())
+    match refused {
+        Some(error) if !is_taken && wanted == Wanted::Logs => Err(error),
+        _ => Ok(()),
+    }
 }

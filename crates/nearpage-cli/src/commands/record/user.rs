@@ -118,6 +118,7 @@ impl CommandUser {
         let (uid, gid, groups) = (self.uid, self.gid, self.groups.clone());
         let become_user = move || {
             leave_terminal();
+            close_on_exec();
             setgroups(&groups)?;
             setgid(gid)?;
             setuid(uid)?;
@@ -132,6 +133,23 @@ impl CommandUser {
 pub(super) fn name_of(uid: u32) -> String {
     let found = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     found.map_or_else(|| format!("user {uid}"), |user| user.name)
+}
+
+/// What root has open is not the user's: of descriptors, the program gets the first three.
+fn close_on_exec() {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: marks descriptors of this process, and closes none.
+    let marked = unsafe {
+        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if marked == 0 {
+        return;
+    }
+    // Kernels to 5.10.
+    for descriptor in FIRST as i32..1 << 16 {
+        // SAFETY: as above; a number that is no descriptor's is refused.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
 }
 
 /// A process that has no terminal has nothing to leave.

@@ -10,7 +10,7 @@ use nearpage_replay::{Bundle, Input, Replay, ReplayError};
 use nearpage_trace::summary::{By, Group, Summarizer, Summary, TYPES};
 use nearpage_trace::{TraceError, TraceEvent, read_trace_with_frames};
 
-use super::{CommandError, TraceFailure, opened};
+use super::{CommandError, Names, TraceFailure, opened};
 use crate::commands::input::{Limit, STANDARD_INPUT, is_standard, read_machine_text};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
@@ -43,6 +43,9 @@ pub(super) struct SummaryArgs {
     #[arg(long, value_name = "MACHINE", allow_hyphen_values = true, requires = "blame")]
     machine: Option<String>,
 
+    #[command(flatten)]
+    names: Names,
+
     /// Print JSON instead
     #[arg(long, conflicts_with = "top")]
     json: bool,
@@ -54,15 +57,15 @@ pub(super) struct SummaryArgs {
 impl SummaryArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading([&self.file]).reading(&self.machine)
+        Rights::default().reading([&self.file]).reading(&self.machine).reading(self.names.files())
     }
 }
 
 const AFTER_HELP: &str = "\
 Call sites need call chains: `nearpage record --stacks`; `perf record -g -e kmem:mm_page_alloc -e kmem:mm_page_free -a`, then `perf
 script`; or ftrace's option stacktrace (`trace-cmd record -T`). A site is the first function of the chain that is not the allocator's
-own. A perf.data has no names of functions: its chains are not read. Cgroups are told by `nearpage record --cgroups`, and by `perf
-record --all-cgroups` in a perf.data.
+own. A perf.data has addresses and no names of functions: --symbols has those of its machine. Cgroups are told by `nearpage record
+--cgroups`, and by `perf record --all-cgroups` in a perf.data.
 
 JSON (--json):
   schema               1
@@ -70,7 +73,9 @@ JSON (--json):
   requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
                        perf kmem stat --page counts them
   by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
-  with_stack           allocations with a call chain (--by site); with_flow: events of refills and drains
+  with_stack           allocations with a call chain (--by site); unnamed_stacks: of addresses alone; named_stacks: whose site
+                       --symbols names; misnamed_stacks: that do not begin in the allocator by it; with_flow: events of
+                       refills and drains
   groups[]             name, allocs, alloc_pages, failed, freed, freed_pages, lifetime_mean_ns, lifetime_median_ns, left,
                        left_pages (what outlives the trace), orders[], types[], frees, refill_pages, drain_pages,
                        pinned_pageblocks (with an unmovable block of it that outlives the trace); with --blame holds and far_pages
@@ -79,6 +84,7 @@ Examples:
   nearpage trace summary trace.dat
   nearpage trace summary BUNDLE --by type
   perf script | nearpage trace summary - --by site --top 40
+  nearpage trace summary perf.data --by site --symbols /proc/kallsyms
 
 Exit status: 0 done, 1 the output could not be written, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
 
@@ -109,9 +115,15 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
         ByWhat::Gfp => By::Gfp,
         ByWhat::Cgroup => By::Cgroup,
     };
+    if arguments.names.symbols.is_some() && arguments.by != ByWhat::Site {
+        let problem = "--symbols names functions of call chains, which --by site asks for";
+        return Err(CommandError::Usage(problem.into()));
+    }
+    let budget = arguments.limit.budget();
+    let summarizer = Summarizer::new(by).with_symbols(arguments.names.read(&budget)?);
     let summary = match arguments.blame {
-        true => blame(arguments, by)?,
-        false => summary(&arguments.file, by, &arguments.limit.budget())?,
+        true => blame(arguments, summarizer, &budget)?,
+        false => summary(&arguments.file, summarizer, &budget)?,
     };
     match arguments.json {
         true => print_json(&summary),
@@ -119,17 +131,20 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<(), CommandError> {
     }
 }
 
-fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
+fn blame(
+    arguments: &SummaryArgs,
+    summarizer: Summarizer,
+    budget: &Budget,
+) -> Result<Summary, CommandError> {
     let failed = |error: ReplayError| CommandError::Trace(error.into());
-    let budget = arguments.limit.budget();
     let machine = arguments.machine.as_deref();
-    let machine = machine.map(|text| read_machine_text(text, &budget)).transpose()?;
+    let machine = machine.map(|text| read_machine_text(text, budget)).transpose()?;
     let path = &arguments.file;
     // Nothing is written yet: Ctrl-C ends the process at once.
     let bar = Bar::percent("read");
     let input = match is_standard(path) {
-        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), &budget, &bar),
-        false => Input::open(path, &budget, &bar),
+        true => Input::read(STANDARD_INPUT, std::io::stdin().lock(), budget, &bar),
+        false => Input::open(path, budget, &bar),
     };
     drop(bar);
     let watched = Interruptible::begin(Bar::percent("trace summary"))?;
@@ -139,21 +154,21 @@ fn blame(arguments: &SummaryArgs, by: By) -> Result<Summary, CommandError> {
             return Err(CommandError::Usage(problem.into()));
         }
         (Input::Bundle(bundle), None) => {
-            Replay::of(*bundle).and_then(|replay| replay.blame(by, &watched))
+            Replay::of(*bundle).and_then(|replay| replay.blame(summarizer, &watched))
         }
-        (Input::Trace(trace), Some(machine)) => trace.blame(&machine, by, &watched),
+        (Input::Trace(trace), Some(machine)) => trace.blame(&machine, summarizer, &watched),
         (Input::Trace(trace), None) => Err(ReplayError::NoMachine { input: trace.name().into() }),
     };
     summary.map_err(failed)
 }
 
-fn summary(path: &Path, by: By, budget: &Budget) -> Result<Summary, CommandError> {
+fn summary(path: &Path, summarizer: Summarizer, budget: &Budget) -> Result<Summary, CommandError> {
     let failed = |error: TraceFailure| CommandError::Trace(error);
     if !is_standard(path) {
         match Bundle::open(path, budget) {
             Ok(bundle) => {
                 let watched = Interruptible::begin(Bar::percent("trace summary"))?;
-                let summary = bundle.summarize(Summarizer::new(by), &watched);
+                let summary = bundle.summarize(summarizer, &watched);
                 return summary.map_err(|error| failed(error.into()));
             }
             // A folder can be nothing else.
@@ -162,7 +177,7 @@ fn summary(path: &Path, by: By, budget: &Budget) -> Result<Summary, CommandError
         }
     }
     let (name, text) = opened(path, budget).map_err(|error| failed(error.into()))?;
-    let summarizer = RefCell::new(Summarizer::new(by));
+    let summarizer = RefCell::new(summarizer);
     let each = |event: &TraceEvent<'_>| {
         summarizer.borrow_mut().note(event);
         Ok::<(), TraceError>(())
@@ -212,7 +227,26 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if arguments.by == ByWhat::Site && summary.with_stack == 0 {
         let _ = writeln!(
             out,
-            "\nno call chain was read: nearpage record --stacks, ftrace's option stacktrace, and perf script after perf record -g write them; those within a perf.data are not read"
+            "\nno call chain was read: nearpage record --stacks, ftrace's option stacktrace, and perf record -g write them"
+        );
+    }
+    let Summary { with_stack, unnamed_stacks, named_stacks, misnamed_stacks, .. } = summary;
+    if arguments.names.symbols.is_some() && *with_stack > 0 && *named_stacks == 0 {
+        let _ = writeln!(
+            out,
+            "\n--symbols names nothing here: the trace has names of its own, or none of its addresses lies in a function"
+        );
+    }
+    if *unnamed_stacks > 0 {
+        let _ = writeln!(
+            out,
+            "\n{unnamed_stacks} of {with_stack} call chains are addresses without names: --symbols takes /proc/kallsyms of the machine, read by root before it booted again"
+        );
+    }
+    if *misnamed_stacks > 0 {
+        let _ = writeln!(
+            out,
+            "\n{misnamed_stacks} of {with_stack} call chains do not begin in the allocator by these --symbols: they are of another boot or kernel"
         );
     }
     let _ = writeln!(
