@@ -240,12 +240,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     terminal::set(cli.quiet, cli.color);
     if let Some(rights) = cli.command.rights() {
+        give_up(&rights);
+        // A thread that began before would keep its rights.
         if !is_limit_raised {
             let is_model =
                 matches!(cli.command, Command::Lab(_) | Command::Whatif(_) | Command::Replay(_));
             memory::bound(rights.inputs(), is_model);
         }
-        give_up(&rights);
     }
     let result = match cli.command {
         Command::Topo(arguments) => topo::run(&arguments),

@@ -15,7 +15,7 @@
 //! | [`commands`] | [`run`](commands::run()), and a module for each command: what it accepts, and what can go wrong |
 //! | `confined` | rights that a command gives up before it reads what a stranger made |
 //! | `escaping` | the door for text to standard output |
-//! | [`memory`] | a bound on what a command takes that reads a stranger's file |
+//! | `memory` | a bound on what a command takes that reads a stranger's file |
 //! | `outputs` | the one way in which commands make files, and the process that does it for who gave up the right |
 //! | `sudo` | the user who called `sudo` |
 //! | `terminal` | notes, errors and progress, on standard error |
@@ -26,7 +26,7 @@
 pub mod commands;
 mod confined;
 mod escaping;
-pub mod memory;
+mod memory;
 mod outputs;
 mod sudo;
 mod terminal;

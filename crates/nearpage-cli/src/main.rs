@@ -2,11 +2,6 @@
 
 use std::process::ExitCode;
 
-use nearpage_cli::memory::Bounded;
-
-#[global_allocator]
-static ALLOCATOR: Bounded = Bounded;
-
 fn main() -> ExitCode {
     nearpage_cli::commands::run(std::env::args_os())
 }

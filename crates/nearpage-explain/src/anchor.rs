@@ -80,10 +80,10 @@ pub(crate) fn begins(message: &str) -> bool {
 
 /// Whether a message has counters of the machine.
 pub(crate) fn is_of_counters(message: &str) -> bool {
-    // Linux 3.7 to 4.1 have pages of CMA on a line of their own.
-    let is_of_cma = message.starts_with("free_cma:") && !has_unit(&message["free_cma:".len()..]);
+    // Linux 3.7 to 4.1 have pages of CMA on a line of their own; a mail breaks old kernels' before the last.
+    let is_alone = |name: &str| message.strip_prefix(name).is_some_and(|rest| !has_unit(rest));
     message.starts_with("free:")
-        || is_of_cma
+        || ["free_cma:", "pagetables:"].into_iter().any(is_alone)
         || COUNTERS.iter().any(|begin| message.starts_with(begin))
 }
 

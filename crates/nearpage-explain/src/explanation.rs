@@ -13,7 +13,7 @@ use crate::remedy::{self, Remedy};
 use crate::report::{Kind, Report, Unreadable};
 use crate::verdict::{self, Verdict};
 use crate::why;
-use crate::zones::Zones;
+use crate::zones::{Zones, hidden_pages};
 
 /// A report, the rule that refused, what would have helped, and what cannot be known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -117,7 +117,10 @@ fn unknown(zones: &Zones<'_>, verdict: &Verdict) -> Vec<String> {
         "of a zone only the free blocks by order are there: lines were lost",
     );
     say(
-        verdict::hidden_pages(report) > 0 && verdict.confined_by.is_none() && !is_memcg,
+        hidden_pages(report) > 0
+            && verdict.confined_by.is_none()
+            && !is_memcg
+            && !verdict.rule.is_of_area(),
         "zones of the machine are missing, and nothing in the report says that the request could not use them: lines were lost",
     );
     say(

@@ -7,8 +7,8 @@ use crate::figure::Figure;
 use crate::held::NoProgress;
 use crate::judge::Rule;
 use crate::report::{Kind, Report, ZoneRow};
-use crate::verdict::{Verdict, hidden_pages};
-use crate::zones::Zones;
+use crate::verdict::Verdict;
+use crate::zones::{Zones, hidden_pages};
 
 /// A cache that is smaller is no cause on a machine of which nothing else is known, in KiB.
 const CACHE_LEAST: u64 = 256 << 10;
@@ -48,9 +48,21 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .into_iter()
     .flatten()
     .collect();
+    if causes.is_empty() {
+        causes.extend(filled.waiting_for_little(by_pages));
+    }
     // Who cannot wait is refused for want of time, whatever fills memory.
     let is_late = |cause: &Cause| cause.kind == CauseKind::CannotWait;
-    causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), cause.kib)));
+    // What is most of a larger one tells more than that.
+    let shared = causes.iter().find(|cause| cause.kind == CauseKind::Shmem);
+    let shared = shared.and_then(|cause| cause.kib).unwrap_or(0);
+    let is_of_shared = |cause: &Cause| {
+        use CauseKind::{Anonymous, NoSwap, SwapFull};
+        matches!(cause.kind, Anonymous | NoSwap | SwapFull)
+            && cause.kib.is_some_and(|kib| kib / 2 < shared)
+    };
+    let size = |cause: &Cause| if is_of_shared(cause) { Some(shared - 1) } else { cause.kib };
+    causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), size(cause))));
     causes
 }
 
@@ -81,7 +93,7 @@ fn shown_kib(zones: &Zones<'_>, held: &NoProgress) -> Option<u64> {
 }
 
 /// Memory of the zones shown in which the kernel's own may lie, where others are shown, too.
-fn low_kib(report: &Report) -> Option<u64> {
+pub(crate) fn low_kib(report: &Report) -> Option<u64> {
     let is_low = |zone: &&ZoneRow| !matches!(zone.name.as_str(), "HighMem" | "Movable" | "Device");
     // Old kernels do not print what is managed.
     let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
@@ -166,6 +178,11 @@ impl Filled<'_> {
             (_, Some(free), Some(total)) => {
                 (CauseKind::Anonymous, format!("{} of {} of swap are free", kib(free), kib(total)))
             }
+            (_, None, None) if report.has_page_cache && report.ram_pages.is_some() => (
+                CauseKind::Anonymous,
+                "no row tells of swap, as of a kernel that was built without: it cannot leave then"
+                    .into(),
+            ),
             _ => (CauseKind::Anonymous, "how much swap is free is not told".into()),
         }
     }
@@ -175,7 +192,10 @@ impl Filled<'_> {
         let cannot_leave = kind != CauseKind::Anonymous;
         let anon = self.held.anon;
         // Kernels before 2.6.28 do not tell anonymous memory from that of files; rows can be cut.
-        if self.is_kill && anon.least() == 0 && !anon.is_exact() && cannot_leave {
+        if self.is_kill && anon.least() == 0 && !anon.is_exact() && !cannot_leave {
+            return self.on_lists(&swap);
+        }
+        if self.is_kill && anon.least() == 0 && !anon.is_exact() {
             let swapped = self.report().swap_leaving.or(self.report().swap_total)?;
             let lists = self.report().zones.iter().map(|zone| zone.lists).sum::<Figure>();
             let text = match lists.known() {
@@ -191,8 +211,46 @@ impl Filled<'_> {
         match self.is_kill {
             true => self.part(kind, anon.least(), 20, text),
             false if would_reclaim && cannot_leave => self.part(kind, anon.least(), 50, text),
+            // What leaves no faster than swap takes it.
+            false if would_reclaim && anon.least() / 4 > self.reclaimable() => {
+                let text = match self.report().swap_free {
+                    Some(_) => format!("{text}, and it is written there first, page by page"),
+                    None => format!("{text}; little else can be reclaimed"),
+                };
+                self.part(kind, anon.least(), 50, text)
+            }
             false => None,
         }
+    }
+
+    /// Memory on the lists of reclaim that had somewhere to go, of kernels that do not tell what is anonymous.
+    fn on_lists(&self, swap: &str) -> Option<Cause> {
+        let report = self.report();
+        let asked = report.zones.iter().filter(|zone| self.zones.excluded(zone).is_none());
+        let figure = asked.map(|zone| zone.lists).sum::<Figure>();
+        let counted = report.on_lists(4).map(|pages| Figure::exact(self.zones.kib(pages)));
+        let is_all = report.zones.iter().all(|zone| self.zones.excluded(zone).is_none());
+        let figure = match counted.filter(|_| is_all && !figure.is_exact()) {
+            Some(counted) => figure.and(counted),
+            None => figure,
+        };
+        let lists = figure.least();
+        let mapped = report.mapped_pages.map_or(0, |pages| self.zones.kib(pages)).min(lists);
+        let mapped = match mapped {
+            mapped if mapped > lists / 2 => format!(", about {} mapped by processes", kib(mapped)),
+            _ => String::new(),
+        };
+        let text = format!(
+            "{}{} are on the lists of reclaim{mapped}, how much of it anonymous is not told; {swap}: reclaim gave up all the same",
+            at_least(figure),
+            kib(lists)
+        );
+        self.part(CauseKind::Anonymous, lists, 20, text)
+    }
+
+    /// Memory of files and slab that can be reclaimed, as far as it is told.
+    fn reclaimable(&self) -> u64 {
+        self.held.file.least().saturating_add(self.held.slab_reclaimable.least())
     }
 
     fn shmem(&self) -> Option<Cause> {
@@ -260,7 +318,7 @@ impl Filled<'_> {
     fn waiting(&self, by_pages: bool) -> Option<Cause> {
         let gfp = self.zones.gfp;
         let can_wait = gfp.contains(Gfp::DIRECT_RECLAIM);
-        if !by_pages || self.is_kill || can_wait && !gfp.contains(Gfp::NORETRY) {
+        if !by_pages || self.is_kill {
             return None;
         }
         let held = self.held;
@@ -269,16 +327,61 @@ impl Filled<'_> {
             format!("{} of file pages and slab can be reclaimed, and {text}", kib(most))
         };
         let text = match can_wait {
-            true => {
+            true if gfp.contains(Gfp::NORETRY) => {
                 "the request gives up early (__GFP_NORETRY): ".to_owned()
                     + &left("it reclaimed once; who asks so has another way")
             }
+            true => return self.slow(&left),
             false => {
                 "the request cannot wait: ".to_owned()
                     + &left("kswapd had not freed enough of it in time")
             }
         };
         self.part(CauseKind::CannotWait, most, 10, text)
+    }
+
+    /// The same where nothing else is told, and little can be freed soon.
+    fn waiting_for_little(&self, by_pages: bool) -> Option<Cause> {
+        if !by_pages || self.is_kill || self.zones.gfp.contains(Gfp::DIRECT_RECLAIM) {
+            return None;
+        }
+        let (most, anon) = (self.reclaimable(), self.held.anon.known()?);
+        let text = match anon > most {
+            true => format!(
+                "the request cannot wait, and little can leave soon: {} of file pages and slab, while {} are anonymous ({})",
+                kib(most),
+                kib(anon),
+                self.swap().1
+            ),
+            false => format!(
+                "the request cannot wait: of {} of file pages and slab kswapd had not freed enough in time",
+                kib(most)
+            ),
+        };
+        Some(Cause::new(CauseKind::CannotWait, most, text))
+    }
+
+    /// What direct reclaim did not free for who could wait.
+    fn slow(&self, left: &dyn Fn(&str) -> String) -> Option<Cause> {
+        let (report, gfp) = (self.report(), self.zones.gfp);
+        let written = report.nodes.iter().map(|node| node.writeback).sum::<Figure>();
+        let written = match written.known().filter(|written| *written > 0) {
+            Some(written) => format!(" ({} of it dirty or being written)", kib(written)),
+            None => String::new(),
+        };
+        let text = match report.stalled_ms {
+            Some(ms) => left(&format!("reclaim{written} took more than {ms} ms")),
+            None if !gfp.contains(Gfp::IO) => {
+                left(&format!("the request may start no writing (without __GFP_IO){written}"))
+            }
+            None if !gfp.contains(Gfp::FS) => left(&format!(
+                "the request may not enter file systems, which hold most of it (without __GFP_FS){written}"
+            )),
+            None => left(&format!(
+                "reclaim got too little of it{written}, or the task may not reclaim: it does so itself, or is being ended"
+            )),
+        };
+        self.part(CauseKind::Files, self.reclaimable(), 25, text)
     }
 
     fn huge_pages(&self) -> Option<Cause> {
@@ -333,11 +436,36 @@ impl Filled<'_> {
             let text = "nothing is free, and nothing is in use by any counter: the allocator has no pages yet, it was asked too early in the boot";
             return Some(Cause::new(CauseKind::Unexplained, unexplained, text.into()));
         }
+        let whose = format!("pages that a driver, a balloon, {tables}or the kernel took");
+        if !self.zones.has_high_beyond() {
+            let text = format!(
+                "{at_least}{} no counter of the report explains: {whose}",
+                kib(unexplained)
+            );
+            return self.part(CauseKind::Unexplained, unexplained, 15, text);
+        }
         let text = format!(
-            "{at_least}{} no counter of the report explains: pages that a driver, a balloon, {tables}or the kernel took",
-            kib(unexplained)
+            "of {} in the zones for this request {} no counter explains: {whose}{}",
+            kib(self.low),
+            kib(unexplained),
+            self.descriptions()
         );
-        self.part(CauseKind::Unexplained, unexplained, 15, text)
+        self.part_of(self.low, CauseKind::Unexplained, unexplained, 15, text)
+    }
+
+    /// The descriptions of high memory's pages, which lie below: 32 bytes each at least. Where the rows say what is managed,
+    /// they are not part of it.
+    fn descriptions(&self) -> String {
+        let report = self.report();
+        let counts_them = !report.zones.iter().any(|zone| zone.managed.is_exact());
+        let taken = report.highmem_pages.filter(|_| counts_them).unwrap_or(0) / 32;
+        match taken > self.low / 16 {
+            true => format!(
+                "; {} or more of it describe the pages of high memory, of which this machine has too much for 32 bits",
+                kib(taken)
+            ),
+            false => String::new(),
+        }
     }
 
     /// What reclaim may not touch: most of it is locked by mlock, or is not.

@@ -19,6 +19,8 @@ pub(crate) struct Header {
     pub(crate) stalled_ms: Option<u64>,
     /// Of vmalloc: what failed.
     pub(crate) failed: Option<String>,
+    /// Of vmalloc: bytes of the area, as Linux 5.13 and later print it.
+    pub(crate) area: Option<u64>,
     /// Of SLUB: the node asked for.
     pub(crate) node: Option<u32>,
     /// Without an MMU: bytes that a mapping wants in a row, and the process.
@@ -78,6 +80,23 @@ pub(crate) fn is_cut(message: &str) -> bool {
         message.find(form).is_some_and(is_short) || (LEFT_LEAST..form.len()).any(ends)
     };
     HEADS.iter().any(|(form, _)| is_left(form)) && !is_title(message)
+}
+
+/// What a message tells of others than the page allocator that refuse memory, or end processes for want of it.
+pub(crate) fn of_others(message: &str) -> Option<&'static str> {
+    let has = |words: [&str; 2]| words.iter().all(|words| message.contains(words));
+    match () {
+        () if has(["cma", "alloc failed, req-size: "]) => Some(
+            "a driver's block of CMA, which no zone refuses: ret: -16 are pages there that were not moved away in time (pinned, or being written), -12 no range that is long enough",
+        ),
+        () if has(["lowmemorykiller: Kill", "'"]) => Some(
+            "Android's low memory killer, which ends by levels of its own (minfree, pressure): no request was refused",
+        ),
+        () if has(["systemd-oomd[", " Killed "]) || has(["earlyoom[", "sending SIG"]) => Some(
+            "a program that ends others by limits of its own before the kernel has to: no request was refused",
+        ),
+        () => None,
+    }
 }
 
 /// Whether a message is the subject of a mail, or a title: it quotes a first line. Or a program's text that prints one.
@@ -146,6 +165,10 @@ pub(crate) fn parse(message: &str) -> Option<Header> {
         failed: match kind {
             Kind::Vmalloc if is_vmap => Some(message[at..].chars().take(120).collect()),
             Kind::Vmalloc => failed(rest),
+            _ => None,
+        },
+        area: match kind {
+            Kind::Vmalloc => rest.split(',').next().and_then(|size| size.trim().parse().ok()),
             _ => None,
         },
         node: value(rest, "on node ")

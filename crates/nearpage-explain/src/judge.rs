@@ -166,6 +166,12 @@ impl ZoneVerdict {
         self.gives_order = None;
     }
 
+    /// Whether it gives, and next to nothing: less than a sixty-fourth of it is free.
+    pub(crate) fn gives_little(&self) -> bool {
+        let size = self.managed.most();
+        size < u64::MAX && self.at_min.free.least() < size / 64
+    }
+
     /// The judgement against a mark.
     pub fn at(&self, mark: Mark) -> &Judgement {
         match (&self.at_high, mark) {

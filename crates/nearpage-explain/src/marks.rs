@@ -7,7 +7,7 @@ use crate::cause::kib;
 use crate::figure::{Figure, Side};
 use crate::remedy::{Change, Effect, Remedy, Tried, with_free};
 use crate::report::ZoneRow;
-use crate::verdict::hidden_pages;
+use crate::zones::hidden_pages;
 
 impl Tried<'_> {
     /// The zones as the formulas take them. HighMem counts as Movable, whose small `min` has the same formula.

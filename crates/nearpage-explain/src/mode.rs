@@ -38,6 +38,9 @@ const KSWAPD_RECLAIM_4: u64 = 0x200_0000;
 /// Of kernels that print no words, 4.4 and 4.5.
 const ATOMIC_4: u64 = 0x8_0000;
 
+/// The same of kernels from 5.1 to 6.2.
+const ATOMIC_5: u64 = 0x200;
+
 /// Words that stand for several flags, or for one under an older name.
 const OLDER: [(&str, Gfp); 12] = [
     ("__GFP_RECLAIM", Gfp::RECLAIM),
@@ -87,15 +90,31 @@ pub(crate) fn parse(text: &str, version: Option<(u32, u32)>) -> Option<Mode> {
     }
     // Of the words of several flags one that is none was cut on its way, such as by a terminal.
     mode.is_cut |= mode.others.iter().any(|word| word.starts_with("GFP_"));
+    let of_number = mode.is_cut.then(|| of_whole_number(&mode)).flatten();
+    if let Some(gfp) = of_number {
+        (mode.gfp, mode.is_cut) = (gfp, false);
+        mode.others.clear();
+    }
     // Who may not wait is atomic before and after.
     let has_flag = (Some((4, 4))..Some((6, 4))).contains(&version);
     let is_atomic = match words {
+        _ if of_number.is_some() => bits.is_some_and(|bits| bits & ATOMIC_5 != 0),
         Some(words) => words.split('|').any(|word| word.trim().ends_with("GFP_ATOMIC")),
         None => bits.is_some_and(|bits| bits & ATOMIC_4 != 0),
     };
     let is_urgent = mode.gfp.contains(Gfp::HIGH) && !mode.gfp.contains(Gfp::DIRECT_RECLAIM);
     mode.lacks_atomic = has_flag && is_urgent && !is_atomic && !is_cut;
     Some(mode)
+}
+
+/// The flags of a number whose words were cut behind it. Kernels from 5.1 on have the bits of the core; those before contradict
+/// the words that are there.
+fn of_whole_number(mode: &Mode) -> Option<Gfp> {
+    mode.words.as_ref()?;
+    let bits = u32::try_from(mode.bits?).ok()?;
+    let gfp = Gfp(bits & !(ATOMIC_5 as u32));
+    let is_told = mode.gfp != Gfp::NONE && gfp.contains(mode.gfp);
+    (is_told && Gfp::KNOWN.contains(gfp)).then_some(gfp)
 }
 
 fn add_word(mode: &mut Mode, word: &str) {
@@ -164,6 +183,14 @@ mod tests {
             gfp("0x40dc0(GFP_KERNEL|__GFP_ZERO|__GFP_COMP)", None),
             Gfp::KERNEL | Gfp::ZERO | Gfp::COMP
         );
+        // Words that were cut: the number is whole.
+        let cut = |text| parse(text, Some((6, 1))).map(|mode| (mode.gfp, mode.is_cut)).unwrap();
+        assert_eq!(cut("0x40dc4(GFP_KERN"), (Gfp::NONE, true));
+        let all = Gfp::KERNEL | Gfp::ZERO | Gfp::COMP | Gfp::DMA32;
+        assert_eq!(cut("0x40dc4(GFP_KERNEL|GFP_DM"), (all, false));
+        assert_eq!(cut("0xa20(GFP_ATOMIC"), (Gfp::ATOMIC, false));
+        // Older bits contradict the words.
+        assert_eq!(cut("0x6040c0(GFP_KERNEL|__GFP_CO"), (Gfp::KERNEL, true));
         let hidden = parse("0x62****(GFP_HIGHUSER_MOVABLE|__GFP_ZERO)", None).unwrap();
         assert_eq!((hidden.bits, hidden.gfp), (None, Gfp::HIGHUSER_MOVABLE | Gfp::ZERO));
         assert!(parse("zz", None).is_none() && parse("", None).is_none());

@@ -36,6 +36,9 @@ enum Part {
     Victim,
 }
 
+/// Lines between what somebody tells of a report and the report.
+const TOLD_MOST: u64 = 40;
+
 /// Lines over which a mail breaks one of a kill.
 const WRAP_MOST: u64 = 4;
 
@@ -97,6 +100,7 @@ impl Open {
             mems_allowed: None,
             stalled_ms: header.stalled_ms,
             failed: header.failed,
+            area: header.area,
             constraint: None,
             memcg: None,
             nodes: Vec::new(),
@@ -108,6 +112,9 @@ impl Open {
             page_table_pages: None,
             secondary_table_pages: None,
             free_cma_pages: None,
+            mapped_pages: None,
+            lists_pages: Default::default(),
+            has_page_cache: false,
             free_pages: None,
             ram_pages: None,
             reserved_pages: None,
@@ -117,6 +124,7 @@ impl Open {
             swap_leaving: None,
             hugetlb: None,
             tasks: Vec::new(),
+            by_name: Default::default(),
             tasks_listed: 0,
             victim: None,
             chosen: None,
@@ -241,6 +249,22 @@ impl Open {
             }
             _ => self.part > Part::Head,
         }
+    }
+
+    /// Whether it is no more than a first line without a clock, as somebody tells of it before the report itself.
+    pub(crate) fn is_told_before(&self, report: &Open) -> bool {
+        let asked = |open: &Open| (open.report.kind, open.report.order, open.mode.clone());
+        let lines = report.report.first_line.saturating_sub(self.report.last_line);
+        self.part == Part::Head
+            && self.report.time.is_none()
+            && report.report.time.is_some()
+            && asked(self) == asked(report)
+            && lines <= TOLD_MOST
+    }
+
+    /// Whether its first line has a clock, as another line has or has not.
+    pub(crate) fn is_timed_as(&self, time: Option<&str>) -> bool {
+        self.report.time.is_some() == time.is_some()
     }
 
     /// Whether a piece that it does not take is of another process or kernel than it has.
@@ -380,6 +404,7 @@ impl Open {
             | Piece::Ram(_)
             | Piece::HighMem(_)
             | Piece::Reserved(_)
+            | Piece::PageCache
             | Piece::Total => self.take_total(piece),
             Piece::MemcgLimit(..) | Piece::MemcgPath(..) | Piece::MemcgStats(..) => {
                 self.take_memcg(piece)
@@ -419,6 +444,10 @@ impl Open {
         report.page_table_pages = report.page_table_pages.or(counters.page_tables);
         report.secondary_table_pages = report.secondary_table_pages.or(counters.secondary_tables);
         report.free_cma_pages = report.free_cma_pages.or(counters.free_cma);
+        report.mapped_pages = report.mapped_pages.or(counters.mapped);
+        for (pages, told) in report.lists_pages.iter_mut().zip(counters.lists) {
+            *pages = pages.or(told);
+        }
         true
     }
 
@@ -603,6 +632,7 @@ impl Open {
             Piece::Ram(pages) => report.ram_pages = Some(*pages),
             Piece::Reserved(pages) => report.reserved_pages = Some(*pages),
             Piece::HighMem(pages) => report.highmem_pages = Some(*pages),
+            Piece::PageCache => report.has_page_cache = true,
             _ => {}
         }
         true

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::anchor;
 use crate::fields::{PROCESS_MOST, nodes, value};
 use crate::head::{self, Header};
-use crate::report::{Limit, NodeRow, SlabCache, Task, ZoneRow};
+use crate::report::{LISTS, Limit, NodeRow, SlabCache, Task, ZoneRow};
 use crate::rows::{self, BlocksRow};
 
 /// Characters of a cache's name that are kept: a group's cache has the group's name.
@@ -42,6 +42,9 @@ pub(crate) struct Counters {
     pub(crate) page_tables: Option<u64>,
     pub(crate) secondary_tables: Option<u64>,
     pub(crate) free_cma: Option<u64>,
+    pub(crate) mapped: Option<u64>,
+    /// By [`LISTS`].
+    pub(crate) lists: [Option<u64>; LISTS.len()],
 }
 
 /// A line of a report.
@@ -50,6 +53,8 @@ pub(crate) enum Piece {
     /// `Workqueue: events moom_callback`: sysrq f asks a worker for a kill.
     SysrqWork,
     Header(Box<Header>),
+    /// `1121 total pagecache pages`, behind which all kernels with swap tell of it.
+    PageCache,
     /// Cpuset and its nodes; they stand in the header of newer kernels.
     Cpuset(String, Option<Vec<u32>>),
     /// CPU, process id, release, name.
@@ -180,6 +185,8 @@ fn of_memory(message: &str) -> Option<Piece> {
             page_tables: number("pagetables"),
             secondary_tables: number("sec_pagetables"),
             free_cma: number("free_cma"),
+            mapped: number("mapped"),
+            lists: LISTS.map(|names| names.into_iter().find_map(number)),
         };
         if counters != Counters::default() {
             return Some(Piece::Counters(counters));
@@ -204,8 +211,12 @@ fn totals(message: &str) -> Option<Piece> {
     if let Some(pages) = ends([" pages RAM", " pages of RAM"]) {
         return Some(Piece::Ram(pages.parse().ok()?));
     }
-    if let Some(pages) = message.strip_suffix(" pages HighMem/MovableOnly") {
+    let high = ends([" pages HighMem/MovableOnly", " pages HighMem"]);
+    if let Some(pages) = high.or_else(|| message.strip_suffix(" pages of HIGHMEM")) {
         return Some(Piece::HighMem(pages.parse().ok()?));
+    }
+    if let Some(pages) = message.strip_suffix(" total pagecache pages") {
+        return pages.parse::<u64>().is_ok().then_some(Piece::PageCache);
     }
     if let Some(pages) = ends([" pages reserved", " reserved pages"]) {
         return Some(Piece::Reserved(pages.parse().ok()?));
@@ -213,12 +224,7 @@ fn totals(message: &str) -> Option<Piece> {
     if message.starts_with("Swap cache stats: ") {
         return Some(Piece::Total);
     }
-    const ENDS: [&str; 4] = [
-        " total pagecache pages",
-        " pages in swap cache",
-        " pages cma reserved",
-        " pages hwpoisoned",
-    ];
+    const ENDS: [&str; 3] = [" pages in swap cache", " pages cma reserved", " pages hwpoisoned"];
     let number = ENDS.iter().find_map(|end| message.strip_suffix(end))?;
     number.parse::<u64>().is_ok().then_some(Piece::Total)
 }

@@ -39,7 +39,7 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 21] = [
+    const PHRASES: [&str; 25] = [
         "page alloc",
         "order alloc",
         "oom-kill",
@@ -61,6 +61,10 @@ static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "Linux version",
         "Mem-",
         "kB min:",
+        "alloc failed, req-size: ",
+        "lowmemorykiller: Kill",
+        "systemd-oomd[",
+        "earlyoom[",
     ];
     // Some programs keep words together by blanks of another kind.
     let phrases = PHRASES.map(|phrase| [phrase.to_owned(), phrase.replace(' ', "\u{a0}")]);
@@ -568,7 +572,8 @@ impl<R: BufRead> Reader<R> {
             Piece::Killed(..) => taker(&|open| open.caller() == caller),
             _ => taker(&|open| open.is_likely(piece, time)),
         };
-        likely.or_else(|| taker(&|_| true))
+        let timed = likely.or_else(|| taker(&|open| open.is_timed_as(time)));
+        timed.or_else(|| taker(&|_| true))
     }
 
     /// The only report that is unfinished, if the piece is a row of blocks whose zone's own row was lost.
@@ -591,9 +596,14 @@ impl<R: BufRead> Reader<R> {
             Piece::Other if head::is_cut(&message.text) => {
                 "its first line was cut, its flags are missing"
             }
+
             Piece::MemInfo | Piece::Zone(_) | Piece::Blocks(_) => {
                 return self.note_state(piece, number);
             }
+            Piece::Other => match head::of_others(&message.text) {
+                Some(why) => why,
+                None => return,
+            },
             _ => return,
         };
         if self.unread.len() < UNREAD_MOST {
@@ -614,7 +624,7 @@ impl<R: BufRead> Reader<R> {
             self.unread.push(Unread { line: number, why: STATE.into() });
         }
         let Piece::Zone(row) = piece else { return };
-        let ZoneRow { node, name, free, min, free_cma, .. } = &row.0;
+        let ZoneRow { node, name, free, min, boost, free_cma, file, .. } = &row.0;
         let told = self.unread.iter_mut().rev().find(|unread| unread.why.starts_with(STATE));
         if let (Some(unread), Some(free)) = (told, free.known())
             && unread.why.len() < WHY_MOST
@@ -622,21 +632,43 @@ impl<R: BufRead> Reader<R> {
             let cma = free_cma.known().filter(|cma| *cma > 0);
             let cma = cma.map(|cma| format!(", {} of them for CMA", kib(cma)));
             let below = if free < min.least() { ", below min" } else { "" };
+            let boost = boost.known().filter(|boost| *boost > 0);
+            let boost = boost.map(|boost| format!(", min raised by a boost of {}", kib(boost)));
+            let file = file.known().filter(|file| *file > free.saturating_mul(8));
+            let file = file.map(|file| format!(", {} of files that could leave", kib(file)));
             unread.why += &format!(
-                "; {name} of node {node} had {} free{}{below}",
+                "; {name} of node {node} had {} free{}{below}{}{}",
                 kib(free),
-                cma.unwrap_or_default()
+                cma.unwrap_or_default(),
+                boost.unwrap_or_default(),
+                file.unwrap_or_default()
             );
         }
     }
 
     fn open_one(&mut self, open: Open) {
+        self.forget_told_before(&open);
         self.close_where(|open| open.is_complete() || open.lacks_head());
         if self.open.len() == OPEN_MOST {
             let oldest = self.open.remove(0);
             self.close(oldest);
         }
         self.open.push(open);
+    }
+
+    /// Who sends a report tells of it first, by its first line: that is none of its own.
+    fn forget_told_before(&mut self, report: &Open) {
+        let is_told = |open: &Open| open.quotes == report.quotes && open.is_told_before(report);
+        let told = self.open.extract_if(.., |open| is_told(open)).map(|open| open.first_line());
+        let line = report.first_line();
+        for first in told.collect::<Vec<u64>>() {
+            if self.unread.len() < UNREAD_MOST {
+                let why = format!(
+                    "a first line alone, of a request as that of the report at line {line}"
+                );
+                self.unread.push(Unread { line: first, why });
+            }
+        }
     }
 
     fn end(&mut self) {

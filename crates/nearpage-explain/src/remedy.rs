@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cause::kib;
 use crate::figure::{Figure, Side};
 use crate::held::NoProgress;
-use crate::judge::Rule;
+use crate::judge::{Rule, ZoneVerdict};
 use crate::report::{Kind, Reached, Report, ZoneRow};
 use crate::verdict::{Verdict, large_blocks};
 use crate::zones::{Excluded, Figures, Zones};
@@ -158,8 +158,8 @@ fn of_zone(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Remed
             tried.scale_factor(),
             tried.boost_factor(),
             tried.reserve(),
-            tried.swap(),
             tried.huge_pages(),
+            tried.swap(),
         ],
         false => vec![tried.compaction(), tried.other_types(), tried.drained()],
     };
@@ -265,7 +265,15 @@ fn elsewhere(report: &Report, verdict: &Verdict) -> Option<Remedy> {
         },
         by => by,
     };
+    let is_little = |node: u32, name: &str| {
+        let is_it = |zone: &&ZoneVerdict| zone.node == node && zone.zone == name;
+        verdict.zones.iter().find(is_it).is_some_and(ZoneVerdict::gives_little)
+    };
     let (change, what) = match by {
+        Excluded::Kind if verdict.highest_zone == "Normal" => (
+            Change::OtherZones,
+            "a kernel of 64 bits, or flags that allow higher zones for what the kernel need not map",
+        ),
         Excluded::Kind => (Change::OtherZones, "flags that allow higher zones"),
         Excluded::Policy => (Change::OtherNodes, "a policy that allows other nodes"),
         Excluded::ThisNode => (Change::OtherNodes, "a request without __GFP_THISNODE"),
@@ -275,6 +283,12 @@ fn elsewhere(report: &Report, verdict: &Verdict) -> Option<Remedy> {
         _ if is_zone_missing => (
             Effect::Helps,
             format!("{what}, one of which has a zone up to {}", verdict.highest_zone),
+        ),
+        Some((node, zone)) if is_little(*node, zone) => (
+            Effect::HelpsALittle,
+            format!(
+                "{what}: {zone} of node {node} would have given this block, and has next to nothing free"
+            ),
         ),
         Some((node, zone)) => {
             (Effect::Helps, format!("{what}: {zone} of node {node} would have given the block"))

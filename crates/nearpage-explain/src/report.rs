@@ -1,5 +1,7 @@
 //! What a kernel printed about a request that it refused, as it printed it. Sizes are in KiB, as there.
 
+use std::collections::BTreeMap;
+
 use nearpage::Gfp;
 use serde::Serialize;
 
@@ -429,6 +431,9 @@ pub struct Report {
     pub stalled_ms: Option<u64>,
     /// Of vmalloc: what failed, in the kernel's words. Pages were refused if it says so, else addresses or the tables for them.
     pub failed: Option<String>,
+    /// Of vmalloc: bytes of the area, of kernels that print it beside what failed.
+    #[serde(skip)]
+    pub(crate) area: Option<u64>,
     /// Why the OOM killer says it was called: `CONSTRAINT_NONE`, `_CPUSET`, `_MEMORY_POLICY`, `_MEMCG`.
     pub constraint: Option<String>,
     /// The memory cgroup at its limit.
@@ -451,6 +456,15 @@ pub struct Report {
     pub secondary_table_pages: Option<u64>,
     /// Free pages of CMA of the whole machine.
     pub free_cma_pages: Option<u64>,
+    /// Pages that processes have mapped.
+    #[serde(skip)]
+    pub(crate) mapped_pages: Option<u64>,
+    /// What is on the lists of reclaim of the machine, in pages, by [`LISTS`].
+    #[serde(skip)]
+    pub(crate) lists_pages: [Option<u64>; LISTS.len()],
+    /// Whether the row is there behind which all kernels with swap tell of it.
+    #[serde(skip)]
+    pub(crate) has_page_cache: bool,
     /// Free pages of the whole machine, also of nodes and zones that are left out.
     pub free_pages: Option<u64>,
     /// Pages of the whole machine. Kernels leave out nodes and zones that the request could not use.
@@ -469,6 +483,9 @@ pub struct Report {
     pub hugetlb: Option<(u64, u64)>,
     /// The largest tasks, at most [`TASKS_MOST`].
     pub tasks: Vec<Task>,
+    /// Tasks of a name: how many, and their resident pages together.
+    #[serde(skip)]
+    pub(crate) by_name: BTreeMap<String, (u64, u64)>,
     /// How many tasks were listed.
     pub tasks_listed: u64,
     /// Who was ended.
@@ -498,12 +515,31 @@ pub struct Report {
     pub(crate) page_kib: Option<u64>,
 }
 
+/// Counters of what is on the lists of reclaim; those before 2.6.28 are of both kinds.
+pub(crate) const LISTS: [[&str; 2]; 7] = [
+    ["active_anon", "Active_anon"],
+    ["inactive_anon", "Inactive_anon"],
+    ["active_file", "Active_file"],
+    ["inactive_file", "Inactive_file"],
+    ["Active", "active"],
+    ["Inactive", "inactive"],
+    ["unevictable", "Unevictable"],
+];
+
 /// Tasks that a report keeps.
 pub const TASKS_MOST: usize = 8;
+/// Names of tasks that a report keeps.
+pub(crate) const NAMES_MOST: usize = 256;
 /// Unreadable figures that a report keeps.
 pub const UNREADABLE_MOST: usize = 8;
 
 impl Report {
+    /// Pages on two of the machine's lists together, if both are told.
+    pub(crate) fn on_lists(&self, first: usize) -> Option<u64> {
+        let [one, two] = [self.lists_pages[first]?, self.lists_pages[first + 1]?];
+        Some(one.saturating_add(two))
+    }
+
     /// The size of a page: that of the smallest free blocks. Without any it is the least that all figures are multiples of and
     /// that comes to the free pages of the machine.
     pub fn page_kib(&self) -> u64 {

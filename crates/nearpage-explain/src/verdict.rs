@@ -4,11 +4,11 @@ use nearpage::rules::watermarks::AllocFlags;
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
-use crate::figure::{Figure, Side};
+use crate::figure::Side;
 use crate::held::{NoProgress, no_progress};
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict, of_zone};
 use crate::report::{Kind, Memcg, NodeRow, Reached, Report, ZoneRow};
-use crate::zones::{Excluded, MACHINE_KIB_MOST, Mark, Zones};
+use crate::zones::{Excluded, MACHINE_KIB_MOST, Mark, Zones, hidden_pages};
 
 /// What kept a request from memory that was there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -59,6 +59,24 @@ impl Verdict {
     pub(crate) fn of_row(&self) -> Option<&ZoneVerdict> {
         let (node, name) = (self.node?, self.zone.as_ref()?);
         self.zones.iter().find(|zone| zone.node == node && zone.zone == *name)
+    }
+
+    /// The same on the largest zone, which refuses, where one that gives has less than an eighth of its memory.
+    pub(crate) fn refusal_of_main(&self) -> Option<Verdict> {
+        let passing = self.of_row().filter(|_| self.rule == Rule::Passes)?;
+        let is_refusing =
+            |zone: &&ZoneVerdict| zone.excluded.is_none() && zone.at_min.answer == Answer::Refused;
+        let size = |zone: &ZoneVerdict| zone.managed.known().unwrap_or(zone.managed.most());
+        let main = self.zones.iter().filter(is_refusing).max_by_key(|zone| size(zone))?;
+        (size(main) < u64::MAX && size(main) / 8 > size(passing)).then(|| Verdict {
+            rule: main.at_min.rule,
+            answer: main.at_min.answer,
+            mark: Mark::Min,
+            depends_on: Vec::new(),
+            node: Some(main.node),
+            zone: Some(main.zone.clone()),
+            ..self.clone()
+        })
     }
 
     /// Judges a report. Where the size of a page is not told, what is said holds for each that is possible.
@@ -135,7 +153,10 @@ impl Verdict {
             zone: named.map(|zone| zone.zone.clone()),
             confined_by: confined_by.filter(|_| is_confined),
             highest_zone: zones.highest_name().into(),
-            rights: rights(zones.flags),
+            rights: match zones.is_harder() {
+                true => "3/4 of the min mark: it cannot wait".into(),
+                false => rights(zones.flags),
+            },
             no_progress: (is_killed && !report.nodes.is_empty()).then(|| no_progress(&zones)),
             zones: judged,
         }
@@ -412,8 +433,9 @@ fn asked(judged: &[ZoneVerdict]) -> impl DoubleEndedIterator<Item = &ZoneVerdict
 fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement> {
     let report = zones.report;
     let hidden_pages = hidden_pages(report);
-    let beyond =
-        judged.iter().find(|zone| zone.excluded.is_some() && zone.at_min.rule == Rule::Passes);
+    let gives = |zone: &&ZoneVerdict| zone.excluded.is_some() && zone.at_min.rule == Rule::Passes;
+    let gives_much = |zone: &&ZoneVerdict| gives(zone) && !zone.gives_little();
+    let beyond = judged.iter().find(gives_much).or_else(|| judged.iter().find(gives));
     if let Some(zone) = beyond {
         let elsewhere = Some((zone.node, zone.zone.clone()));
         return Some(Confinement { by: zone.excluded?, elsewhere, hidden_pages });
@@ -424,6 +446,7 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
         _ if hidden_pages == 0 => None,
         _ if report.nodemask.is_some() => Some(Excluded::Policy),
         _ if zones.highest() < zones.index("Normal") => Some(Excluded::Kind),
+        _ if is_high(zones, hidden_pages) => Some(Excluded::Kind),
         // The cpuset at the root has all nodes: the zones were lost on their way.
         _ if report.mems_allowed.is_some() && report.cpuset.as_deref() != Some("/") => {
             Some(Excluded::Cpuset)
@@ -433,25 +456,18 @@ fn confinement(zones: &Zones<'_>, judged: &[ZoneVerdict]) -> Option<Confinement>
     by.map(|by| Confinement { by, elsewhere: None, hidden_pages })
 }
 
-/// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.
-pub(crate) fn hidden_pages(report: &Report) -> u64 {
-    let page = report.page_kib();
-    let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
-    let shown = shown.sum::<Figure>();
-    let ram = report.ram_pages.unwrap_or(0);
-    // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
-    let managed = report.zones.iter().map(|zone| match zone.managed.known() {
-        Some(managed) => Figure::exact(managed / page),
-        None => zone.present.map(|kib| kib / page),
-    });
-    let managed = managed.sum::<Figure>();
-    let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
-    // What old kernels call present lacks the descriptions of its pages, a sixty-fourth.
-    let is_old = report.zones.iter().all(|zone| !zone.managed.is_exact());
-    let little = if is_old { ram / 32 } else { ram / 64 };
-    let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(little));
-    let hidden = ram.saturating_sub(shown.most());
-    if hidden > little && !is_all && !report.zones.is_empty() { hidden } else { 0 }
+/// Whether what is not shown is high memory, or movable, which the request may not use: kernels from 6.1 on leave it out.
+fn is_high(zones: &Zones<'_>, hidden_pages: u64) -> bool {
+    let report = zones.report;
+    let is_shown = |name: &str| report.zones.iter().any(|zone| zone.name == name);
+    let high = report.highmem_pages.unwrap_or(0);
+    let little = report.ram_pages.unwrap_or(0) / 64;
+    high > 0
+        && hidden_pages <= high.saturating_add(little)
+        && !zones.gfp.intersects(Gfp::HIGHMEM | Gfp::MOVABLE)
+        && zones.is_before((6, 1)) != Some(true)
+        && !is_shown("HighMem")
+        && !is_shown("Movable")
 }
 
 /// The mark and what may be taken below it.

@@ -9,9 +9,9 @@ use crate::filled;
 use crate::held::NoProgress;
 use crate::judge::{Answer, Judgement, Rule, ZoneVerdict};
 use crate::piece::numbers;
-use crate::report::{Kind, Limit, Memcg, Reached, Report, ZoneRow};
-use crate::verdict::{Verdict, hidden_pages, is_vmalloc_of_addresses, large_blocks};
-use crate::zones::{Excluded, Figures, Mark, Zones};
+use crate::report::{FreeBlocks, Kind, Limit, Memcg, Reached, Report, ZoneRow};
+use crate::verdict::{Verdict, is_vmalloc_of_addresses, large_blocks};
+use crate::zones::{Excluded, Figures, Mark, Zones, hidden_pages};
 
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
@@ -29,6 +29,11 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if verdict.rule == Rule::NoRequest {
         return of_no_request(zones, verdict, held);
     }
+    // Where a small zone gives, what the large one says tells more.
+    let refused = verdict.refusal_of_main();
+    let gives_little = refused.is_some();
+    let passed = verdict;
+    let verdict = refused.as_ref().unwrap_or(verdict);
     let row = verdict.row(report);
     // What raised the mark tells more than the reserve that it made decide.
     let is_of_urgent = verdict.rule == Rule::HighatomicReserve;
@@ -55,6 +60,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     .flatten()
     .collect();
     let filled = filled::of(zones, verdict, held);
+    let of_low = |cause: &Cause| {
+        cause.kib.is_some_and(|kib| kib > filled::low_kib(report).unwrap_or(u64::MAX) / 2)
+    };
     // A small reserve tips a kill; what fills memory is why it came to that, unless it could have left.
     let stays = |cause: &&Cause| {
         use CauseKind::{Anonymous, Files, ReclaimableSlab};
@@ -68,10 +76,23 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
             && cause.kib.is_some_and(|kib| kib.saturating_mul(4) <= most)
     };
     let tipping: Vec<Cause> = causes.extract_if(.., tips).collect();
-    causes.extend(filled);
+    // High memory is free on each machine whose kernel has filled what is below.
+    let is_first = zones.has_high_beyond() && filled.first().filter(stays).is_some_and(of_low);
+    let at = if is_first { 0 } else { causes.len() };
+    causes.splice(at..at, filled);
     causes.extend(tipping);
     if report.kind == Kind::Oom {
         causes.extend(sought.task());
+    }
+    if gives_little {
+        let row = passed.row(report);
+        causes.extend(Sought { report, verdict: passed, zones, row }.late());
+    } else if let Some(at) = causes.iter().position(|cause| cause.kind == CauseKind::Late) {
+        // Memory that nobody gives back is why, also where a zone would give again.
+        let is_full =
+            report.kind == Kind::Oom && causes.get(at + 1).is_some_and(|next| stays(&next));
+        let late = causes.remove(at);
+        causes.insert(if is_full { causes.len() } else { at }, late);
     }
     causes
 }
@@ -174,6 +195,7 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         causes.push(Cause::new(CauseKind::MemcgParent, None, text));
     }
     causes.extend(memcg_parts(memcg));
+    causes.extend(memcg_task(report, memcg));
     // Memory of files can leave: what it waits for tells more than the limit.
     let unwritten = causes.iter().position(|cause| cause.kind == CauseKind::Files);
     if let Some(at) = unwritten.filter(|_| memcg.is_unwritten()) {
@@ -181,6 +203,23 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
         causes.insert(0, files);
     }
     causes
+}
+
+/// Who has most of a group's memory.
+fn memcg_task(report: &Report, memcg: &Memcg) -> Option<Cause> {
+    let (task, usage) = (report.tasks.first()?, memcg.usage?);
+    let resident = task.rss_pages.saturating_mul(report.page_kib());
+    let alike = named_alike(report, resident);
+    (resident > usage / 4 || !alike.is_empty()).then(|| {
+        let text = format!(
+            "the largest of its {} tasks is {} (process {}) with {} resident{alike}",
+            report.tasks_listed,
+            task.name,
+            task.pid,
+            kib(resident)
+        );
+        Cause::new(CauseKind::Task, resident, text)
+    })
 }
 
 /// What a group's memory is, if most of it is not what its programs hold.
@@ -222,7 +261,7 @@ fn memcg_parts(memcg: &Memcg) -> Vec<Cause> {
         part(
             CauseKind::Shmem,
             memcg.shmem,
-            "tmpfs and shared memory: a kill frees none of a file in tmpfs",
+            &format!("tmpfs and shared memory: a kill frees none of a file in tmpfs{swap}"),
         ),
         part(CauseKind::Anonymous, memcg.anon, &format!("anonymous memory of its tasks{swap}")),
     ];
@@ -348,8 +387,11 @@ impl Sought<'_> {
         Some(Cause::new(CauseKind::NoZone, None, text))
     }
 
-    /// More than all memory, in one piece.
+    /// More than all memory, in one piece; of vmalloc, more than half of it.
     fn too_large(&self) -> Option<Cause> {
+        if let Some(cause) = self.large_area() {
+            return Some(cause);
+        }
         let asked = |zone: &&ZoneRow| self.zones.excluded(zone).is_none();
         let size = |zone: &ZoneRow| zone.managed.known().or(zone.present.known()).into();
         let zones = self.report.zones.iter().filter(asked).map(size).sum::<Figure>().known()?;
@@ -364,7 +406,41 @@ impl Sought<'_> {
         })
     }
 
+    /// Free blocks of CMA alone, of a zone whose figures were lost.
+    fn cma_alone(&self) -> Option<Cause> {
+        let row = self.row.filter(|row| !row.free.is_exact() && !self.zones.may_use_cma())?;
+        let blocks = || row.blocks.iter().filter(|blocks| blocks.count > 0);
+        let is_cma = |blocks: &FreeBlocks| blocks.types.as_deref() == Some("C");
+        (blocks().next().is_some() && blocks().all(is_cma)).then(|| {
+            let free = blocks().map(|blocks| blocks.count.saturating_mul(blocks.kib));
+            let free = free.fold(0, u64::saturating_add);
+            let text = format!(
+                "all free blocks of {} of node {} ({}) are CMA, which only movable requests may use",
+                row.name,
+                row.node,
+                kib(free)
+            );
+            Cause::new(CauseKind::Cma, free, text)
+        })
+    }
+
+    fn large_area(&self) -> Option<Cause> {
+        let area = self.report.area? / 1024;
+        let all = self.zones.kib(self.report.ram_pages?);
+        (self.report.kind == Kind::Vmalloc && area > all / 2).then(|| {
+            let text = format!(
+                "an area of {} is asked for, and the machine has {} in all",
+                kib(area),
+                kib(all)
+            );
+            Cause::new(CauseKind::TooLarge, area, text)
+        })
+    }
+
     fn cma(&self) -> Option<Cause> {
+        if let Some(cause) = self.cma_alone() {
+            return Some(cause);
+        }
         let row = self.row?;
         let judgement = self.judgement()?;
         let cma = self.zones.free_cma(row);
@@ -385,11 +461,15 @@ impl Sought<'_> {
             let cma_kib = self.zones.kib(cma.least());
             let at_least = if cma.is_exact() { "" } else { "at least " };
             let text = format!(
-                "of {} free in {} of node {} {at_least}{} are CMA, which only movable requests may use",
+                "of {} free in {} of node {} {at_least}{} are CMA, which {}",
                 self.pages(free),
                 row.name,
                 row.node,
-                self.pages(cma.least())
+                self.pages(cma.least()),
+                match self.zones.may_use_cma() {
+                    true => "the last try before a kill leaves out, also for a movable request",
+                    false => "only movable requests may use",
+                }
             );
             Cause::new(CauseKind::Cma, cma_kib, text)
         })
@@ -495,7 +575,7 @@ impl Sought<'_> {
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
-            Rule::Unknown if self.verdict.depends_on == ["blocks"] => return self.no_rows(),
+            Rule::Unknown if self.verdict.depends_on.contains(&"blocks") => return self.no_rows(),
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
             // Memory could be reclaimed, and still there would be no block.
@@ -540,7 +620,9 @@ impl Sought<'_> {
         let row = self.row?;
         let order = self.zones.order.0;
         let is_told = self.report.kind == Kind::Failure && order > 0;
-        let gives_a_page = self.verdict.of_row()?.gives_order.is_some();
+        let zone = self.verdict.of_row()?;
+        let has_pages = zone.at_min.free.least() >= zone.at_min.needed.least();
+        let gives_a_page = zone.gives_order.is_some() || has_pages;
         (is_told && gives_a_page && !row.has_all_blocks).then(|| {
             let free = self.zones.pages(row.free);
             let text = format!(
@@ -644,7 +726,8 @@ impl Sought<'_> {
         let is_known = |zone: &&ZoneVerdict| {
             zone.excluded.is_some_and(|by| by != Excluded::Kind || !self.report.mode.is_cut)
         };
-        for zone in self.verdict.zones.iter().filter(is_known).filter(gives) {
+        let is_much = |zone: &&ZoneVerdict| !zone.gives_little();
+        for zone in self.verdict.zones.iter().filter(is_known).filter(gives).filter(is_much) {
             add(zone.excluded, zone.at_min.free.least());
         }
         // What is free for CMA there is free for the requests that may go there.
@@ -738,9 +821,30 @@ impl Sought<'_> {
     }
 
     fn late(&self) -> Option<Cause> {
+        if let Some(cause) = self.mapping() {
+            return Some(cause);
+        }
         (self.verdict.rule == Rule::Passes).then(|| {
-            let text = "by these numbers it would get memory: they were read after the refusal, and some came back meanwhile, or another rule refused".into();
+            let of_main = self.verdict.refusal_of_main();
+            let whom = of_main.and(self.row).map_or(String::new(), |row| {
+                format!(" of {} of node {}, which is small", row.name, row.node)
+            });
+            let text = format!("by these numbers it would get memory{whom}: they were read after the refusal, and some came back meanwhile, or another rule refused");
             Cause::new(CauseKind::Late, None, text)
+        })
+    }
+
+    /// vmalloc before Linux 5.13: all pages were there but the one behind the area, which is never taken.
+    fn mapping(&self) -> Option<Cause> {
+        let failed = self.report.failed.as_deref()?.strip_prefix("allocated ")?;
+        let mut bytes = numbers(failed);
+        let (got, area) = (bytes.next()?, bytes.next()?);
+        let is_all = area.saturating_sub(got) <= self.zones.kib(1024) && got > 0;
+        is_all.then(|| {
+            let text = format!(
+                "all pages of the area were there ({got} of {area} bytes, the rest is the page behind it that is left free): to map them failed, by a page table that was not to be had or an entry that was in use (a fault of the kernel or a driver); pages were not short"
+            );
+            Cause::new(CauseKind::Addresses, got / 1024, text)
         })
     }
 
@@ -757,12 +861,29 @@ impl Sought<'_> {
             return None;
         }
         let text = format!(
-            "the largest of {} tasks is {} (process {}) with {} resident",
+            "the largest of {} tasks is {} (process {}) with {} resident{}",
             self.report.tasks_listed,
             task.name,
             task.pid,
-            kib(resident)
+            kib(resident),
+            named_alike(self.report, resident)
         );
         Some(Cause::new(CauseKind::Task, resident, text))
+    }
+}
+
+/// Tasks of one name that have more together than the largest has.
+fn named_alike(report: &Report, resident: u64) -> String {
+    let Some((name, (count, pages))) = report.by_name.iter().max_by_key(|(_, (_, pages))| *pages)
+    else {
+        return String::new();
+    };
+    let all = pages.saturating_mul(report.page_kib());
+    match *count > 1 && all > resident.saturating_mul(3) / 2 {
+        true => format!(
+            "; {count} of the name {name} have {} together (what they share is counted in each)",
+            kib(all)
+        ),
+        false => String::new(),
     }
 }

@@ -17,10 +17,12 @@ const ORDERS_MOST: usize = 32;
 
 /// Which zones a kernel was built with, lowest first. A report prints those that have memory; how many columns
 /// `lowmem_reserve[]` has says which others there are.
-const BUILT_WITH: [&[&str]; 12] = [
+const BUILT_WITH: [&[&str]; 13] = [
     &["DMA", "DMA32", "Normal", "Movable", "Device"],
     &["DMA", "DMA32", "Normal", "Movable"],
     &["DMA", "Normal", "HighMem", "Movable"],
+    // Linux 2.6.15 to 2.6.18, also of 32 bits.
+    &["DMA", "DMA32", "Normal", "HighMem"],
     &["DMA", "Normal", "HighMem", "Movable", "Device"],
     &["DMA32", "Normal", "Movable", "Device"],
     &["DMA32", "Normal", "Movable"],
@@ -150,6 +152,14 @@ impl<'a> Zones<'a> {
 
     pub(crate) fn kib(&self, pages: u64) -> u64 {
         pages.saturating_mul(self.page_kib)
+    }
+
+    /// Whether zones are shown which the kernel's own memory may not use, and neither may the request; it may use all others.
+    pub(crate) fn has_high_beyond(&self) -> bool {
+        let is_high = |zone: &&ZoneRow| matches!(zone.name.as_str(), "HighMem" | "Movable");
+        let is_beyond = |zone: &ZoneRow| self.excluded(zone) == Some(Excluded::Kind);
+        let zones = || self.report.zones.iter();
+        zones().any(|zone| is_high(&zone)) && zones().all(|zone| is_beyond(zone) == is_high(&zone))
     }
 
     /// The index of a zone among those that the kernel has.
@@ -334,12 +344,24 @@ impl<'a> Zones<'a> {
             free: none(self.pages(zone.free)),
             cma: none(cma),
             urgent: none(self.urgent(zone)),
-            mark: none(self.pages(if is_last_try { zone.high } else { zone.min })),
+            mark: none(match is_last_try {
+                true => self.pages(zone.high),
+                false if self.is_harder() => self.pages(zone.min).map(|min| min - min / 4),
+                false => self.pages(zone.min),
+            }),
             boost,
             reserve: self.reserve(zone),
             order: self.order,
             flags,
         }
+    }
+
+    /// Before Linux 4.4 who could not wait had a quarter of the mark, without being urgent.
+    pub(crate) fn is_harder(&self) -> bool {
+        let others = Gfp::DIRECT_RECLAIM | Gfp::HIGH | Gfp::NOMEMALLOC | Gfp::MEMALLOC;
+        !self.gfp.intersects(others)
+            && self.report.mode.bits.is_some()
+            && self.is_before((4, 4)) == Some(true)
     }
 
     /// The question whether the request gets a block of a zone, with the best or the worst of its figures.
@@ -388,7 +410,17 @@ impl<'a> Zones<'a> {
         }
         let kept = if self.keeps_urgent(figures) { figures.urgent.if_bad(side) } else { 0 };
         let kept = kept.saturating_add(self.taken_by_mistake());
-        let needed = self.check(figures, side).free_needed().0.saturating_add(kept);
+        let check = self.check(figures, side);
+        let raw = WatermarkCheck {
+            mark: PageCount(check.mark.0.saturating_sub(check.boost.0)),
+            boost: PageCount(0),
+            ..check
+        };
+        // An urgent single page that the boost does not hold up.
+        let at_raw = WatermarkCheck { free: raw.free_needed(), ..check };
+        let is_raw = check.boost.0 > 0 && watermark_fast(&at_raw, |_, _| true);
+        let needed = if is_raw { at_raw.free } else { check.free_needed() };
+        let needed = needed.0.saturating_add(kept);
         if needed >= PAGES_MOST { u64::MAX } else { needed }
     }
 
@@ -549,6 +581,27 @@ impl<'a> Zones<'a> {
             None
         }
     }
+}
+
+/// Pages of the machine that are in none of the zones shown. A little is never shown: zones end where their pageblocks do.
+pub(crate) fn hidden_pages(report: &Report) -> u64 {
+    let page = report.page_kib();
+    let shown = report.zones.iter().map(|zone| zone.present.map(|kib| kib / page));
+    let shown = shown.sum::<Figure>();
+    let ram = report.ram_pages.unwrap_or(0);
+    // Some kernels count holes among the pages of the machine, and as reserved. Old ones do not print what is managed.
+    let managed = report.zones.iter().map(|zone| match zone.managed.known() {
+        Some(managed) => Figure::exact(managed / page),
+        None => zone.present.map(|kib| kib / page),
+    });
+    let managed = managed.sum::<Figure>();
+    let usable = report.reserved_pages.map_or(ram, |reserved| ram.saturating_sub(reserved));
+    // What old kernels call present lacks the descriptions of its pages, a sixty-fourth.
+    let is_old = report.zones.iter().all(|zone| !zone.managed.is_exact());
+    let little = if is_old { ram / 32 } else { ram / 64 };
+    let is_all = managed.known().is_some_and(|managed| usable <= managed.saturating_add(little));
+    let hidden = ram.saturating_sub(shown.most());
+    if hidden > little && !is_all && !report.zones.is_empty() { hidden } else { 0 }
 }
 
 /// Columns of `lowmem_reserve[]`: each row of a report has as many, five at most. A figure that the log broke makes two, and what

@@ -382,7 +382,7 @@ lowmem_reserve[]: 0 0 0
 ",
     );
     assert_eq!(found.verdict.rule, Rule::Watermark);
-    assert_eq!(kinds(&found), [CauseKind::Anonymous, CauseKind::Shmem]);
+    assert_eq!(kinds(&found), [CauseKind::Shmem, CauseKind::Anonymous]);
 }
 
 /// Files in high memory are of no use to a request that may not use it.

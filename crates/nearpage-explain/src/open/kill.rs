@@ -2,7 +2,7 @@
 
 use super::{Open, Part};
 use crate::piece::{self, Constraint, Piece};
-use crate::report::{Memcg, TASKS_MOST};
+use crate::report::{Memcg, NAMES_MOST, TASKS_MOST};
 
 impl Open {
     /// Whether a kill for the limit of a group, or for want of memory, can be this report's.
@@ -33,6 +33,11 @@ impl Open {
                 }
                 let Some(task) = piece::task(&self.task_head, words) else { return false };
                 self.report.tasks_listed += 1;
+                let names = &mut self.report.by_name;
+                if names.len() < NAMES_MOST || names.contains_key(&task.name) {
+                    let (count, pages) = names.entry(task.name.clone()).or_default();
+                    (*count, *pages) = (*count + 1, pages.saturating_add(task.rss_pages));
+                }
                 let tasks = &mut self.report.tasks;
                 let at = tasks.partition_point(|other| other.rss_pages >= task.rss_pages);
                 tasks.insert(at, task);

@@ -353,7 +353,7 @@ fn a_request_that_gives_up_early_says_so() {
     let found = only(&log("0x41cc0(GFP_KERNEL|__GFP_NORETRY|__GFP_COMP)"));
     assert_eq!(kinds(&found), [CauseKind::CannotWait]);
     assert!(found.causes[0].text.contains("__GFP_NORETRY"));
-    assert_eq!(kinds(&only(&log("0x40cc0(GFP_KERNEL|__GFP_COMP)"))), []);
+    assert_eq!(kinds(&only(&log("0x40cc0(GFP_KERNEL|__GFP_COMP)"))), [CauseKind::Files]);
     // A terminal cut the words: they tell less than all.
     let cut = only(&log("0x40cc0(GFP_KERN)"));
     assert_eq!((cut.verdict.answer, cut.verdict.depends_on), (Answer::Open, vec!["gfp_mask"]));
