@@ -73,7 +73,7 @@ impl OutputFolder {
     ) -> io::Result<(OutputFolder, OsString, Option<File>)> {
         let mut path = path.to_owned();
         for _ in 0..LINKS_MOST {
-            let (folder, name) = OutputFolder::of(&path, owner)?;
+            let (folder, name) = Self::of(&path, owner)?;
             let found = folder.find(&name)?;
             let link = match found {
                 Some(found) if found.metadata()?.is_symlink() => found,
@@ -348,7 +348,7 @@ fn walked(path: &Path, owner: Option<Owner>) -> io::Result<OwnedFd> {
                     if target.is_absolute() { begin(&target)? } else { folder }
                 }
             }
-            _ => return Err(ErrorKind::NotADirectory.into()),
+            _ => return Err(Errno::NOTDIR.into()),
         };
     }
     Ok(folder)

@@ -604,6 +604,30 @@ fn reading_commands_have_no_more_rights_than_they_need() {
     }
 }
 
+/// What the program that started it left open, a connection, say, a reader does not keep; what the command line names, it does.
+#[test]
+fn descriptors_that_no_argument_names_are_closed() {
+    let nearpage = assert_cmd::cargo::cargo_bin!("nearpage");
+    let script = "exec 8</dev/null 9</dev/null; exec \"$0\" explain /dev/fd/8 -";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script]).arg(nearpage).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let of = |name: &str| format!("/proc/{}/{name}", child.id());
+    let has_given_up = || {
+        let status = fs::read_to_string(of("status")).unwrap_or_default();
+        status.contains("Seccomp:\t2\n")
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while !has_given_up() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let is_open = |number: u32| fs::read_link(of(&format!("fd/{number}"))).is_ok();
+    let found = (has_given_up(), is_open(8), is_open(9));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(found, (true, true, false));
+}
+
 /// A sum that wraps in a reader of strangers' bytes is a panic and no wrong answer, also in releases: of the programs, and of the
 /// package for Python.
 #[test]
@@ -698,7 +722,7 @@ const DOORS: [(&str, &[&str]); 16] = [
     // Files and folders for others to find: commands that read strangers' files leave them to their clerk.
     ("PageFile::at(", &["nearpage-cli/src/outputs/desk.rs"]),
     (
-        "OutputFolder::of(",
+        "OutputFolder::",
         &[
             "nearpage-report/src/file.rs",
             "nearpage-trace/src/record/output.rs",
