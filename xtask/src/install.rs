@@ -1,12 +1,16 @@
-//! `cargo xtask install`: the C library and the malloc in a folder, as packages have them.
+//! `cargo xtask install`: the C library, the malloc and the program in a folder, as packages have them.
 //!
 //! Rust's compiler gives the linker a list of symbols of its own, beside which symbols cannot have versions. So the shared
 //! library is linked here, from the static one, with versions (`nearpage.map`) and a soname.
+
+pub(crate) mod program;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::step::{StepError, step, target_dir};
 
 /// What a program that links the static library needs beside it. The unwinder is not among it: compilers add the one that fits,
 /// and with `-static` that is another.
@@ -20,21 +24,27 @@ const SYSTEM: [&str; 4] = ["-lpthread", "-lm", "-ldl", "-lc"];
 pub struct InstallArgs {
     /// The folder, as /usr/local
     #[arg(long)]
-    prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
+    /// Where libraries go [default: lib of the prefix]
+    #[arg(long)]
+    pub(crate) libdir: Option<PathBuf>,
     /// Put the files under this folder instead, as packages are made
     #[arg(long)]
-    destdir: Option<PathBuf>,
+    pub(crate) destdir: Option<PathBuf>,
+    /// Also the program, its manual pages and completions, and units of systemd for export and record
+    #[arg(long)]
+    pub(crate) program: bool,
     /// The profile to build: release, or dist, which takes longer and is faster
     #[arg(long, default_value = "dist")]
-    profile: String,
+    pub(crate) profile: String,
 }
 
 #[derive(thiserror::Error, Debug)]
 pub enum InstallError {
     #[error("{what}: {error}")]
     Io { what: String, error: io::Error },
-    #[error("{0} failed")]
-    Failed(&'static str),
+    #[error(transparent)]
+    Step(#[from] StepError),
     #[error("--prefix {0} is not an absolute path")]
     NotAbsolute(PathBuf),
     #[error("{file} has a path of who built it: {path}")]
@@ -46,36 +56,46 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
     move |error| InstallError::Io { what, error }
 }
 
-fn run(what: &'static str, command: &mut Command) -> Result<(), InstallError> {
-    let status = command.status().map_err(failed(what))?;
-    if status.success() { Ok(()) } else { Err(InstallError::Failed(what)) }
+pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
+    install_from(arguments, &target_dir(), None)
 }
 
-pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
+/// Builds in a folder, and installs; the program names the commit, if it is not git's.
+pub(crate) fn install_from(
+    arguments: &InstallArgs,
+    target: &Path,
+    commit: Option<&str>,
+) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/")).to_owned();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["--package", "nearpage-c", "--package", "nearpage-preload"];
-    println!("building the libraries by the profile {}: that takes minutes", arguments.profile);
-    let profile = ["build", "--quiet", "--profile", &arguments.profile];
+    let mut packages = vec!["--package", "nearpage-c", "--package", "nearpage-preload"];
+    if arguments.program {
+        packages.extend(["--package", "nearpage-cli"]);
+    }
+    println!("building by the profile {}: that takes minutes", arguments.profile);
+    let profile = ["build", "--quiet", "--locked", "--profile", &arguments.profile];
     let builders = builders(&root);
-    let mut build = Command::new(cargo);
-    build.args(profile).args(packages).current_dir(&root);
-    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
-    build.env("CARGO_ENCODED_RUSTFLAGS", flags(&given, &builders).join("\u{1f}"));
-    run("cargo build", &mut build)?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut build = cargo(&root, &builders);
+    build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
+    if let Some(commit) = commit {
+        build.env("BUILT_FROM_COMMIT", commit);
+    }
+    step("cargo build", &mut build)?;
     let built = target.join(&arguments.profile);
-    let place = match &arguments.destdir {
-        Some(folder) => folder.join(arguments.prefix.strip_prefix("/").unwrap_or(Path::new(""))),
-        None => arguments.prefix.clone(),
+    let within = |path: &Path| match &arguments.destdir {
+        Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_owned(),
     };
-    let (library, include) = (place.join("lib"), place.join("include"));
-    let pkgconfig = library.join("pkgconfig");
-    for folder in [&library, &include, &pkgconfig] {
+    let libdir = arguments.libdir.clone().unwrap_or_else(|| arguments.prefix.join("lib"));
+    if !libdir.is_absolute() {
+        return Err(InstallError::NotAbsolute(libdir));
+    }
+    let place = within(&arguments.prefix);
+    let (library, include) = (within(&libdir), place.join("include"));
+    let (pkgconfig, cmake) = (library.join("pkgconfig"), library.join("cmake/nearpage"));
+    for folder in [&library, &include, &pkgconfig, &cmake] {
         fs::create_dir_all(folder).map_err(failed(folder.display().to_string()))?;
     }
     let crate_folder = root.join("crates/nearpage-c");
@@ -88,14 +108,33 @@ pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
     copy(&built.join("libnearpage_c.a"), &library.join("libnearpage.a"))?;
     copy(&built.join("libnearpage_preload.so"), &library.join("libnearpage-malloc.so"))?;
     shared(&library, &crate_folder.join("nearpage.map"))?;
-    let text = pc(&arguments.prefix);
+    let text = pc(&arguments.prefix, &libdir);
     fs::write(pkgconfig.join("nearpage.pc"), text).map_err(failed("nearpage.pc"))?;
+    let up = "../"
+        .repeat(libdir.strip_prefix(&arguments.prefix).map_or(0, |path| path.iter().count()) + 2);
+    for (file, text) in
+        [("nearpageConfig.cmake", config(&up)), ("nearpageConfigVersion.cmake", config_version())]
+    {
+        fs::write(cmake.join(file), text).map_err(failed(file))?;
+    }
+    if arguments.program {
+        check(&built.join("nearpage"), &builders)?;
+        program::install(&built.join("nearpage"), &arguments.prefix, &place)?;
+    }
     println!("installed into {}", place.display());
     Ok(())
 }
 
+/// A command of cargo that builds without the builder's paths.
+pub(crate) fn cargo(root: &Path, builders: &[(PathBuf, &str)]) -> Command {
+    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).env("CARGO_ENCODED_RUSTFLAGS", flags(&given, builders).join("\u{1f}"));
+    cargo
+}
+
 /// Folders of who builds, each with what stands for it in messages of panics. Of two that match, the last counts.
-fn builders(root: &Path) -> Vec<(PathBuf, &'static str)> {
+pub(crate) fn builders(root: &Path) -> Vec<(PathBuf, &'static str)> {
     let home =
         std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.components().count() > 1);
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -112,8 +151,8 @@ fn flags(given: &str, builders: &[(PathBuf, &str)]) -> Vec<String> {
     given.split_whitespace().map(str::to_owned).chain(builders.iter().map(remap)).collect()
 }
 
-/// Refuses a library that has such a path all the same.
-fn check(file: &Path, builders: &[(PathBuf, &str)]) -> Result<(), InstallError> {
+/// Refuses a file that has such a path all the same.
+pub(crate) fn check(file: &Path, builders: &[(PathBuf, &str)]) -> Result<(), InstallError> {
     let content = fs::read(file).map_err(failed(file.display().to_string()))?;
     for (folder, _) in builders {
         let path = folder.join("");
@@ -144,7 +183,7 @@ fn shared(library: &Path, map: &Path) -> Result<(), InstallError> {
         .args([
             "-Wl,--gc-sections",
             "-Wl,-O1",
-            "-Wl,--strip-debug",
+            "-Wl,--strip-all",
             "-Wl,-z,relro,-z,now",
             "-Wl,--no-undefined",
         ])
@@ -153,7 +192,7 @@ fn shared(library: &Path, map: &Path) -> Result<(), InstallError> {
         .arg(library.join("libnearpage.a"))
         .arg("-Wl,--as-needed")
         .args(SYSTEM);
-    run("cc -shared", &mut command)?;
+    step("cc -shared", &mut command)?;
     for link in [soname.as_str(), "libnearpage.so"] {
         let link = library.join(link);
         let _ = fs::remove_file(&link);
@@ -170,7 +209,7 @@ fn functions(map: &str) -> impl Iterator<Item = &str> {
 }
 
 /// As long as the major version is 0, each minor version may change the interface.
-fn soname(version: &str) -> String {
+pub(crate) fn soname(version: &str) -> String {
     let mut parts = version.split('.');
     match (parts.next(), parts.next()) {
         (Some("0"), Some(minor)) => format!("libnearpage.so.0.{minor}"),
@@ -179,9 +218,43 @@ fn soname(version: &str) -> String {
     }
 }
 
-fn pc(prefix: &Path) -> String {
+/// What CMake's `find_package(nearpage)` reads; `up` leads from its folder to the prefix.
+fn config(up: &str) -> String {
+    let soname = soname(env!("CARGO_PKG_VERSION"));
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: nearpage\n\
+        "# find_package(nearpage), then target_link_libraries(program PRIVATE nearpage::nearpage)\n\
+         get_filename_component(_nearpage_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/{up}\" ABSOLUTE)\n\
+         get_filename_component(_nearpage_libdir \"${{CMAKE_CURRENT_LIST_DIR}}/../..\" ABSOLUTE)\n\
+         if(NOT TARGET nearpage::nearpage)\n  \
+           add_library(nearpage::nearpage SHARED IMPORTED)\n  \
+           set_target_properties(nearpage::nearpage PROPERTIES\n    \
+             IMPORTED_LOCATION \"${{_nearpage_libdir}}/libnearpage.so\"\n    \
+             IMPORTED_SONAME \"{soname}\"\n    \
+             INTERFACE_INCLUDE_DIRECTORIES \"${{_nearpage_prefix}}/include\")\n\
+         endif()\n"
+    )
+}
+
+/// Whether a version that somebody wants is this one: as long as the major version is 0, each minor version may change the
+/// interface.
+fn config_version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  set(PACKAGE_VERSION_EXACT TRUE)\nendif()\n\
+         if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION AND NOT PACKAGE_FIND_VERSION VERSION_LESS \"{minor}\")\n  \
+           set(PACKAGE_VERSION_COMPATIBLE TRUE)\nendif()\n"
+    )
+}
+
+fn pc(prefix: &Path, libdir: &Path) -> String {
+    let libdir = match libdir.strip_prefix(prefix) {
+        Ok(path) => format!("${{prefix}}/{}", path.display()),
+        Err(_) => libdir.display().to_string(),
+    };
+    format!(
+        "prefix={}\nlibdir={libdir}\nincludedir=${{prefix}}/include\n\nName: nearpage\n\
          Description: The NUMA page allocator of a kernel, on real memory of a process\nVersion: {}\n\
          Libs: -L${{libdir}} -lnearpage\nLibs.private: {}\nCflags: -I${{includedir}}\n",
         prefix.display(),
@@ -231,8 +304,9 @@ mod tests {
 
     #[test]
     fn the_pc_file_has_what_a_compiler_needs() {
-        let text = pc(Path::new("/opt/near"));
+        let text = pc(Path::new("/opt/near"), Path::new("/opt/near/lib/x"));
         assert!(text.starts_with("prefix=/opt/near\n"), "{text}");
+        assert!(text.contains("\nlibdir=${prefix}/lib/x\n"), "{text}");
         assert!(text.contains("\nLibs: -L${libdir} -lnearpage\n"), "{text}");
         assert!(!text.contains("gcc_s"), "-static could not link it: {text}");
     }

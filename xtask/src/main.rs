@@ -3,6 +3,7 @@
 mod api;
 mod book;
 mod census;
+mod dist;
 mod guest;
 mod install;
 mod kernel;
@@ -41,6 +42,7 @@ enum Command {
     BundleRecord(record::BundleArgs),
     /// Count the instructions of one allocation and one free, with valgrind
     Census,
+    Dist(dist::DistArgs),
     Guest(guest::GuestArgs),
     Install(install::InstallArgs),
     Kernel(kernel::KernelArgs),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Book(arguments) => book::run(&arguments).map_err(Into::into),
         Command::BundleRecord(arguments) => record::run_bundle(&arguments).map_err(Into::into),
         Command::Census => census::run().map_err(Into::into),
+        Command::Dist(arguments) => dist::run(&arguments).map_err(Into::into),
         Command::Guest(arguments) => guest::run(&arguments).map_err(Into::into),
         Command::Install(arguments) => install::install(&arguments).map_err(Into::into),
         Command::Kernel(arguments) => kernel::run(&arguments).map_err(Into::into),

@@ -1,13 +1,12 @@
 //! `cargo xtask pages`: what pages of HTML do in a real Chromium, against the JSON of the same command.
 
-use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::step::{StepError, ran, root};
+use crate::step::{StepError, found, output, root};
 
 /// The public recording, and what is swept over it.
 const SWEEP: [&str; 8] = [
@@ -39,9 +38,6 @@ pub enum PagesError {
     /// There is no folder for pages.
     #[error("a temporary folder: {0}")]
     Folder(#[from] io::Error),
-    /// A program failed.
-    #[error("{0} failed: {1}")]
-    Failed(String, String),
     /// The page shows something else.
     #[error("{0}")]
     Differs(String),
@@ -53,7 +49,7 @@ pub enum PagesError {
 ///
 /// [`PagesError`]. Without a browser nothing is tested, and a line says so.
 pub fn run() -> Result<(), PagesError> {
-    let Some(browser) = browser() else {
+    let Some(browser) = BROWSERS.into_iter().find_map(found) else {
         println!(
             "SKIPPED: pages of HTML are not opened: none of {} is installed (apt install chromium)",
             BROWSERS.join(", ")
@@ -87,30 +83,12 @@ pub fn run() -> Result<(), PagesError> {
     Ok(())
 }
 
-/// The first browser of the path.
-fn browser() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let places: Vec<PathBuf> = env::split_paths(&path).collect();
-    let places = || places.iter();
-    BROWSERS.iter().find_map(|name| places().map(|of| of.join(name)).find(|file| file.is_file()))
-}
-
 /// Writes the page of a command, and returns its JSON.
 fn nearpage(arguments: &[&str], page: &Path) -> Result<String, PagesError> {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--package", "nearpage-cli", "--"]);
     command.args(arguments).args(["--json", "--report"]).arg(page).current_dir(root());
-    output(&mut command)
-}
-
-fn output(command: &mut Command) -> Result<String, PagesError> {
-    let program = command.get_program().display().to_string();
-    let output = command.output().map_err(ran(command))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(PagesError::Failed(program, format!("{}: {said}", output.status)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(output("nearpage", &mut command)?)
 }
 
 /// A browser without a window.
@@ -139,7 +117,7 @@ impl Browser {
         ]);
         command.arg(format!("--user-data-dir={}", self.folder.display()));
         command.arg(format!("file://{}#{state}", page.display()));
-        output(&mut command)
+        Ok(output("the browser", &mut command)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,16 @@ pub enum StepError {
         /// How it ended.
         status: ExitStatus,
     },
+    /// A step whose words nobody reads failed.
+    #[error("{step} failed: {status}\n{said}")]
+    Silent {
+        /// The step.
+        step: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said last.
+        said: String,
+    },
 }
 
 /// How a program ended.
@@ -38,10 +48,37 @@ pub(crate) fn step(step: &'static str, command: &mut Command) -> Result<(), Step
     if status.success() { Ok(()) } else { Err(StepError::Failed { step, status }) }
 }
 
+/// What a step prints; if it fails, its last words are in the error.
+pub(crate) fn output(step: &str, command: &mut Command) -> Result<String, StepError> {
+    let run = ran(command);
+    let output = command.stdin(Stdio::null()).output().map_err(run)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let words = [output.stdout, output.stderr].concat();
+    let words = String::from_utf8_lossy(&words);
+    let lines: Vec<&str> = words.trim().lines().collect();
+    let said = lines[lines.len().saturating_sub(12)..].join("\n");
+    Err(StepError::Silent { step: step.into(), status: output.status, said })
+}
+
 /// The error of a program that could not be run.
 pub(crate) fn ran(command: &Command) -> impl Fn(io::Error) -> StepError + use<> {
     let program = command.get_program().display().to_string();
     move |error| StepError::Run { program: program.clone(), error }
+}
+
+/// A program of the search path.
+pub(crate) fn found(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether the compiler has the libraries of a target.
+pub(crate) fn has_target(target: &str) -> bool {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]);
+    output("rustc", &mut rustc).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
 /// The workspace.
@@ -54,5 +91,26 @@ pub(crate) fn target_dir() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => env::current_dir().unwrap_or_default().join(folder),
         None => root().join("target"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_step_that_fails_says_its_last_words() {
+        let shell = |script: &str| output("the step", Command::new("sh").args(["-c", script]));
+        assert_eq!(shell("echo yes").unwrap(), "yes\n");
+        let said = shell("seq 20 >&2; exit 3").unwrap_err().to_string();
+        assert!(said.starts_with("the step failed: exit status: 3\n9\n"), "{said}");
+        assert!(said.ends_with("\n20"), "{said}");
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_search_path() {
+        assert!(found("sh").is_some());
+        assert_eq!(found("no-such-program"), None);
+        assert!(!has_target("no-such-target"));
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::step::{StepError, ran, root, step, target_dir};
+use crate::step::{StepError, has_target, ran, root, step, target_dir};
 
 /// Build the page that answers in a browser, into target/web
 ///
@@ -176,9 +176,7 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
 
 /// What there is not, and how it comes.
 fn missing() -> Option<String> {
-    let mut libraries = Command::new("rustc");
-    let output = libraries.args(["--print", "target-libdir", "--target", TARGET]).output().ok()?;
-    if !Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir() {
+    if !has_target(TARGET) {
         return Some(format!("there is no target {TARGET} (rustup target add {TARGET})"));
     }
     let wanted = locked("wasm-bindgen")?;

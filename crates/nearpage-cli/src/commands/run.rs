@@ -45,7 +45,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The library to preload: by default libnearpage_preload.so beside this program, or libnearpage-malloc.so in ../lib
+    /// The library to preload: by default libnearpage_preload.so beside this program, or libnearpage-malloc.so below ../lib
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
@@ -171,6 +171,8 @@ fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
     /// As it is built, and as it is installed.
     const NAME: &str = "libnearpage_preload.so";
     const INSTALLED: &str = "libnearpage-malloc.so";
+    // Where distributions keep libraries.
+    let multiarch = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(PathBuf::from).unwrap_or_default();
     let places = match &arguments.library {
@@ -178,6 +180,8 @@ fn library(arguments: &RunArgs) -> Result<PathBuf, RunFailure> {
         None => vec![
             beside.join(NAME),
             beside.join("../lib").join(INSTALLED),
+            beside.join("../lib64").join(INSTALLED),
+            beside.join(multiarch).join(INSTALLED),
             beside.join("deps").join(NAME),
         ],
     };

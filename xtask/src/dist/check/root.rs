@@ -1,0 +1,174 @@
+//! A root of a release of Debian with nothing but its base, and what packages do in it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use super::super::{Dist, DistError, PROCESSOR, Result, VERSION, output, program};
+use super::expect;
+use crate::install::program::{put, write};
+use crate::step::found;
+
+/// The longest that pip may take.
+const PIP_SECONDS: f64 = 5.0;
+/// Two nodes.
+const TOPO: [&str; 5] = ["topo", "--numa", "1G,cpus=0-1", "--numa", "1G,cpus=2-3"];
+const SOURCE: &str = "\
+#include <nearpage.h>
+#include <stdio.h>
+int main(void) {
+  nearpage_memory *memory;
+  if (nearpage_memory_create(NULL, &memory) != 0)
+    return 1;
+  printf(\"nearpage %s\\n\", nearpage_version());
+  return nearpage_memory_destroy(memory);
+}
+";
+const CMAKE: &str = "\
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(nearpage 0.1 REQUIRED)
+add_executable(user main.c)
+target_link_libraries(user PRIVATE nearpage::nearpage)
+";
+const MESON: &str = "\
+project('user', 'c')
+executable('user', 'main.c', dependencies: dependency('nearpage'))
+";
+
+pub(super) struct Root {
+    pub(super) folder: PathBuf,
+    pub(super) release: &'static str,
+}
+
+impl Root {
+    /// What a command prints here, with processes and an environment of its own.
+    fn run(&self, command: &[&str]) -> Result<String> {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "--root"]).arg(&self.folder);
+        unshare.args(["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]);
+        unshare.arg("DEBIAN_FRONTEND=noninteractive").args(command);
+        Ok(output(&format!("{} in {}", command.join(" "), self.release), &mut unshare)?)
+    }
+
+    fn install(&self, packages: &[&str]) -> Result {
+        let apt = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"];
+        self.run(&[&apt, packages].concat()).map(drop)
+    }
+
+    /// A program here does what it must.
+    fn use_program(&self, program: &[&str], what: &str) -> Result {
+        let run = |arguments: &[&str]| self.run(&[program, arguments].concat());
+        expect(&run(&["--version"])?, VERSION, what)?;
+        expect(&run(&TOPO)?, "fallback order", what)?;
+        let replayed = run(&["replay"])?;
+        let fidelity = replayed.lines().find(|line| line.starts_with("fidelity: "));
+        let fidelity =
+            fidelity.ok_or_else(|| DistError::Wrong(format!("{what} replayed {replayed:?}")))?;
+        println!("{what} in {}: topo, replay ({fidelity})", self.release);
+        Ok(())
+    }
+
+    /// The static program of this machine's processor, and those of others in emulation.
+    pub(super) fn static_programs(&self, dist: &Dist) -> Result {
+        for processor in program::PROCESSORS {
+            let name = program::name(processor);
+            let Some(archive) = dist.package(&name, ".tar.gz")? else { continue };
+            let mut tar = Command::new("tar");
+            output("tar", tar.arg("-xzf").arg(&archive).arg("-C").arg(self.folder.join("opt")))?;
+            let program = format!("/opt/{name}/bin/nearpage");
+            let what = format!("the static program for {processor}");
+            if processor == PROCESSOR {
+                self.use_program(&[&program], &what)?;
+                continue;
+            }
+            let emulator = format!("qemu-{processor}-static");
+            let Some(file) = found(&emulator) else {
+                println!(
+                    "SKIPPED: {what} is not used: {emulator} is not installed (apt install qemu-user-static)"
+                );
+                continue;
+            };
+            put(&file, &self.folder.join("emulator"))?;
+            self.use_program(&["/emulator", &program], &what)?;
+        }
+        Ok(())
+    }
+
+    /// The wheel, by a pip that has neither Rust nor an index.
+    pub(super) fn wheel(&self, dist: &Dist) -> Result {
+        let end = format!("manylinux_2_28_{PROCESSOR}.whl");
+        let Some(wheel) = dist.package("nearpage-", &end)? else { return Ok(()) };
+        self.install(&["python3", "python3-venv"])?;
+        let version = "import sys; print(sys.version_info >= (3, 10))";
+        if self.run(&["python3", "-c", version])?.trim() != "True" {
+            println!("SKIPPED: the wheel in {}: its CPython is older than 3.10", self.release);
+            return Ok(());
+        }
+        self.run(&["python3", "-m", "venv", "/venv"])?;
+        let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        put(&wheel, &self.folder.join(&name))?;
+        let begun = Instant::now();
+        self.run(&["/venv/bin/pip", "install", "--no-index", "--quiet", &format!("/{name}")])?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let program =
+            "import nearpage; print('fidelity', nearpage.Bundle.shipped().replay().fidelity)";
+        let printed = self.run(&["/venv/bin/python", "-c", program])?;
+        expect(&printed, "fidelity ", "Python")?;
+        let fleet = self.run(&["/venv/bin/nearpage-fleet", "--version"])?;
+        expect(&fleet, VERSION, "nearpage-fleet")?;
+        println!("the wheel in {}: pip took {seconds:.1} s; {}", self.release, printed.trim());
+        if seconds > PIP_SECONDS {
+            let problem = format!("pip took {seconds:.1} s, expected {PIP_SECONDS} at most");
+            return Err(DistError::Wrong(problem));
+        }
+        Ok(())
+    }
+
+    /// The package for Debian: its program, its malloc, its library as projects find it, its units.
+    pub(super) fn debian(&self, dist: &Dist) -> Result {
+        let Some(package) = dist.package("nearpage_", ".deb")? else { return Ok(()) };
+        put(&package, &self.folder.join("nearpage.deb"))?;
+        self.install(&["/nearpage.deb"])?;
+        self.use_program(&["nearpage"], "the package for Debian")?;
+        self.install(&["gcc", "libc6-dev", "pkg-config", "cmake", "make", "meson", "systemd"])?;
+        let project = self.folder.join("project");
+        for (file, text) in [("main.c", SOURCE), ("CMakeLists.txt", CMAKE), ("meson.build", MESON)]
+        {
+            write(&project.join(file), text.as_bytes())?;
+        }
+        let lines = [
+            (
+                "pkg-config",
+                "cd /project && cc main.c $(pkg-config --cflags --libs nearpage) && ./a.out",
+            ),
+            ("CMake", "cd /project && cmake -B cmake . && cmake --build cmake && cmake/user"),
+            ("meson", "cd /project && meson setup meson && meson compile -C meson && meson/user"),
+        ];
+        for (what, line) in lines {
+            let printed = self.run(&["sh", "-c", line])?;
+            expect(&printed, &format!("nearpage {VERSION}\n"), what)?;
+        }
+        let units = ["nearpage-export.service", "nearpage-record.service"];
+        self.run(&[&["systemd-analyze", "verify", "--man=no"][..], &units].concat())?;
+        let under = self.run(&["nearpage", "run", "--", "ls", "/usr"])?;
+        expect(&under, "bin\n", "ls under the malloc")?;
+        self.run(&["dpkg", "--remove", "nearpage"])?;
+        println!(
+            "the package for Debian in {}: malloc, pkg-config, CMake, meson, units; removed",
+            self.release
+        );
+        Ok(())
+    }
+
+    /// The package for Fedora, by Debian's rpm, whose data base has no package.
+    pub(super) fn rpm(&self, dist: &Dist) -> Result {
+        let Some(package) = dist.package("nearpage-", ".rpm")? else { return Ok(()) };
+        put(&package, &self.folder.join("nearpage.rpm"))?;
+        self.install(&["rpm"])?;
+        self.run(&["rpm", "--install", "--nodeps", "/nearpage.rpm"])?;
+        self.use_program(&["nearpage"], "the RPM")?;
+        self.run(&["rpm", "--verify", "--nodeps", "nearpage"])?;
+        self.run(&["rpm", "--erase", "nearpage"]).map(drop)
+    }
+}
