@@ -371,7 +371,8 @@ fn cases() -> Vec<Case> {
     add("trace.dat", "short.dat", dat_7(1 << 20), &["trace", "summary"]);
     add("trace.dat", "packed.dat.gz", gzip(&dat_7(4 << 20)), &["trace", "summary"]);
 
-    let lost = |_| [&13_u32.to_le_bytes()[..], &[0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let lost =
+        |_| [&2_u32.to_le_bytes()[..], &[0, 0, 24, 0], &[0; 8], &1_u64.to_le_bytes()].concat();
     add("perf.data", "lost.data", perf_of(lost), &["trace", "summary"]);
     let comm = |at: u32| {
         [

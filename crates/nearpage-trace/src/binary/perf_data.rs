@@ -30,12 +30,11 @@ const CGROUPS_MAX: usize = 1 << 16;
 const WAITING_COSTS: u64 = 3 * size_of::<(u64, u64, u16)>() as u64;
 const ID_COSTS: u64 = 3 * size_of::<(u64, Shape)>() as u64;
 
-/// Kinds of records.
+/// Kinds of records. `PERF_RECORD_LOST_SAMPLES` is none of them: at its end perf tells there once more what `PERF_RECORD_LOST` told.
 const LOST: u32 = 2;
 const COMM: u32 = 3;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
-const LOST_SAMPLES: u32 = 13;
 const CGROUP: u32 = 19;
 const FINISHED_ROUND: u32 = 68;
 const AUX_TRACE: u32 = 71;
@@ -208,7 +207,7 @@ impl PerfData {
         let turn_ends = self.at.saturating_add(TURN_BYTES);
         while let Some((kind, at, bytes)) = self.record()? {
             match kind {
-                SAMPLE | COMM | FORK | LOST | LOST_SAMPLES => {
+                SAMPLE | COMM | FORK | LOST => {
                     let order = self.order;
                     let record = self.bytes(at, bytes.into())?.to_vec();
                     let time = match kind {
@@ -304,10 +303,8 @@ impl PerfData {
                     keep(&mut self.kept, TASK_COSTS, at)?;
                 }
             }
-            lost => {
-                if lost == LOST {
-                    cursor.take(8)?;
-                }
+            _ => {
+                cursor.take(8)?;
                 let count = cursor.number(8)?;
                 out.extend_from_slice(format!("PERF_RECORD_LOST {count}\n").as_bytes());
             }
