@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::install::{self, InstallError};
@@ -160,6 +161,15 @@ impl Dist {
         command
     }
 
+    /// What cargo tells of the workspace.
+    fn metadata(&self, arguments: &[&str]) -> Result<Value> {
+        let mut command = self.cargo();
+        command.args(["metadata", "--format-version=1"]).args(arguments);
+        let text = output("cargo metadata", &mut command)?;
+        serde_json::from_str(&text)
+            .map_err(|error| DistError::Wrong(format!("cargo metadata: {error}")))
+    }
+
     /// An empty folder for what a package holds.
     fn stage(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join("stage").join(name);
@@ -196,6 +206,26 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Refuses a package that is longer than it may be.
+fn at_most(bytes_most: u64, path: &Path) -> Result {
+    let bytes = fs::metadata(path).map_err(io_error(path))?.len();
+    if bytes <= bytes_most {
+        return Ok(());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Err(DistError::Wrong(format!("{name} has {bytes} bytes, expected {bytes_most} at most")))
+}
+
+/// The elements of a list in JSON; none of what is no list.
+fn array(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+/// A text in JSON; an empty one for what is none.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// Copies a file into a folder.
 fn take(from: &Path, folder: &Path) -> Result {
     let to = folder.join(from.file_name().unwrap_or_default());
@@ -221,6 +251,14 @@ fn sums(dist: &Dist) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Dist {
+        /// One whose files all lie in a folder.
+        pub(super) fn within(folder: &Path) -> Dist {
+            let [root, target, out] = [folder; 3].map(Path::to_owned);
+            Dist { root, target, out, epoch: 7, commit: String::new() }
+        }
+    }
 
     /// Cargo and the other tools each read their own file: a version that is raised in one of them alone is found here.
     #[test]
@@ -251,13 +289,7 @@ mod tests {
         for name in ["nearpage-1-a.whl", "nearpage-1-b.whl"] {
             fs::write(out.join(name), "").unwrap();
         }
-        let dist = Dist {
-            root: out.clone(),
-            target: out.clone(),
-            out: out.clone(),
-            epoch: 0,
-            commit: String::new(),
-        };
+        let dist = Dist::within(&out);
         assert_eq!(
             dist.package("nearpage-", "-b.whl").unwrap(),
             Some(out.join("nearpage-1-b.whl"))

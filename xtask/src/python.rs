@@ -2,12 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
 
-use crate::step::{StepError, root, status, step, target_dir};
+use crate::step::{StepError, root, status, step, target_dir, with_path};
 
 /// What the tests need always, and what they need beside it.
 const SHORT: [&str; 7] = [
@@ -134,13 +134,6 @@ fn package() -> PathBuf {
     root().join("python")
 }
 
-/// The search path with a folder before it.
-fn with_path(folder: &Path) -> OsString {
-    let before = env::var_os("PATH").unwrap_or_default();
-    let all = std::iter::once(folder.to_owned()).chain(env::split_paths(&before));
-    env::join_paths(all).unwrap_or(before)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,11 +150,5 @@ mod tests {
     fn what_pip_is_to_get_is_named() {
         assert!(wanted(false).contains(&"polars") && wanted(false).contains(&"pytest"));
         assert_eq!(wanted(true), SHORT);
-    }
-
-    #[test]
-    fn a_folder_comes_first_in_the_search_path() {
-        let path = with_path(Path::new("/first/of/all"));
-        assert_eq!(env::split_paths(&path).next(), Some("/first/of/all".into()));
     }
 }

@@ -1,6 +1,7 @@
 //! Steps of a command: programs that are run in the workspace, and where what is built goes.
 
 use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -74,6 +75,13 @@ pub(crate) fn found(program: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
+/// The search path with a folder before it.
+pub(crate) fn with_path(folder: &Path) -> OsString {
+    let before = env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(folder.to_owned()).chain(env::split_paths(&before));
+    env::join_paths(all).unwrap_or(before)
+}
+
 /// Whether the compiler has the libraries of a target.
 pub(crate) fn has_target(target: &str) -> bool {
     let mut rustc = Command::new("rustc");
@@ -105,6 +113,12 @@ mod tests {
         let said = shell("seq 20 >&2; exit 3").unwrap_err().to_string();
         assert!(said.starts_with("the step failed: exit status: 3\n9\n"), "{said}");
         assert!(said.ends_with("\n20"), "{said}");
+    }
+
+    #[test]
+    fn a_folder_comes_first_in_the_search_path() {
+        let path = with_path(Path::new("/first/of/all"));
+        assert_eq!(env::split_paths(&path).next(), Some("/first/of/all".into()));
     }
 
     #[test]

@@ -37,6 +37,12 @@ pub(super) fn pack(dist: &Dist, folder: &Path, to: &Path) -> Result {
     write().map_err(io_error(to))
 }
 
+/// Unpacks such an archive, or one of a crate, into a folder.
+pub(super) fn unpack(archive: &Path, folder: &Path) -> Result {
+    let mut tar = Command::new("tar");
+    output("tar", tar.arg("-xzf").arg(archive).arg("-C").arg(folder)).map(drop).map_err(Into::into)
+}
+
 /// Files and links of a folder and of those in it, by name.
 pub(super) fn all(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
@@ -93,13 +99,7 @@ mod tests {
                 file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
             }
             std::os::unix::fs::symlink("in/a", packed.join("link")).unwrap();
-            let dist = Dist {
-                root: folder.path().into(),
-                target: folder.path().into(),
-                out: folder.path().into(),
-                epoch: 7,
-                commit: String::new(),
-            };
+            let dist = Dist::within(folder.path());
             let to = folder.path().join("a.tar.gz");
             pack(&dist, &packed, &to).unwrap();
             fs::read(to).unwrap()

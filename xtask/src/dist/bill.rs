@@ -5,19 +5,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Dist, DistError, Result, VERSION, io_error, output};
+use super::{Dist, Result, VERSION, array, io_error, text};
 
 pub(super) fn make(dist: &Dist) -> Result {
-    let mut command = dist.cargo();
-    command.args([
-        "metadata",
-        "--locked",
-        "--format-version=1",
-        "--filter-platform=x86_64-unknown-linux-musl",
-    ]);
-    let text = output("cargo metadata", &mut command)?;
-    let metadata: Value = serde_json::from_str(&text)
-        .map_err(|error| DistError::Wrong(format!("cargo metadata: {error}")))?;
+    let metadata = dist.metadata(&["--locked", "--filter-platform=x86_64-unknown-linux-musl"])?;
     let lock = fs::read_to_string(dist.root.join("Cargo.lock")).map_err(io_error("Cargo.lock"))?;
     let bill = serde_json::to_string_pretty(&bill(&metadata, &lock)).unwrap_or_default() + "\n";
     fs::write(dist.out.join(format!("nearpage-{VERSION}.cdx.json")), bill)
@@ -26,8 +17,6 @@ pub(super) fn make(dist: &Dist) -> Result {
 
 /// Each crate that the program is linked from, with its licence and the checksum of its archive.
 fn bill(metadata: &Value, lock: &str) -> Value {
-    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, Value> = array(&metadata["packages"])
         .into_iter()
         .map(|package| (text(&package["id"]), package))

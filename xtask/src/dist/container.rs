@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::check::expect;
-use super::{Dist, DistError, PROCESSOR, Result, VERSION, has, io_error, output, roots};
+use super::{Dist, PROCESSOR, Result, VERSION, at_most, has, output, roots};
 
 /// The images, by the stages of the file.
 const IMAGES: [&str; 2] = ["nearpage", "fleet"];
@@ -32,12 +32,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         let mut command = buildah(dist, "push");
         let place = format!("oci-archive:{}", to.display());
         output("buildah push", command.args(["--compression-format=zstd", &name, &place]))?;
-        let bytes = fs::metadata(&to).map_err(io_error(&to))?.len();
-        if bytes > BYTES_MOST {
-            let problem =
-                format!("the image {image} has {bytes} bytes, expected {BYTES_MOST} at most");
-            return Err(DistError::Wrong(problem));
-        }
+        at_most(BYTES_MOST, &to)?;
     }
     Ok(())
 }

@@ -5,18 +5,13 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Dist, DistError, Result, VERSION, io_error, output, step, take};
+use super::{Dist, Result, VERSION, array, io_error, step, take, text};
 
 /// The file with the order.
 pub(super) const ORDER: &str = "crates.txt";
 
 pub(super) fn make(dist: &Dist) -> Result {
-    let mut command = dist.cargo();
-    let text =
-        output("cargo metadata", command.args(["metadata", "--no-deps", "--format-version=1"]))?;
-    let metadata: Value = serde_json::from_str(&text)
-        .map_err(|error| DistError::Wrong(format!("cargo metadata: {error}")))?;
-    let names = order(&metadata);
+    let names = order(&dist.metadata(&["--no-deps"])?);
     let mut command = dist.cargo();
     command.args(["package", "--quiet", "--locked", "--no-verify"]);
     for name in &names {
@@ -31,8 +26,6 @@ pub(super) fn make(dist: &Dist) -> Result {
 
 /// The crates that may be published, each after those that it needs; those that only its tests need may come later.
 fn order(metadata: &Value) -> Vec<String> {
-    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     // `publish` is a list of registries: an empty one means none.
     let may_be = |package: &Value| package["publish"].as_array().is_none_or(|to| !to.is_empty());
     let mut left: Vec<Value> = array(&metadata["packages"]);

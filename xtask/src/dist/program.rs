@@ -1,9 +1,8 @@
 //! The static program, with manual pages and completions.
 
-use std::fs;
 use std::path::PathBuf;
 
-use super::{Dist, DistError, PROCESSOR, Result, VERSION, archive, io_error, step};
+use super::{Dist, PROCESSOR, Result, VERSION, archive, at_most, step};
 use crate::install::program::{put, texts};
 use crate::step::has_target;
 
@@ -26,11 +25,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         }
         let to = dist.out.join(format!("{name}.tar.gz"));
         archive::pack(dist, &folder, &to)?;
-        let bytes = fs::metadata(&to).map_err(io_error(&to))?.len();
-        if bytes > BYTES_MOST {
-            let problem = format!("{name}.tar.gz has {bytes} bytes, expected {BYTES_MOST} at most");
-            return Err(DistError::Wrong(problem));
-        }
+        at_most(BYTES_MOST, &to)?;
     }
     Ok(())
 }

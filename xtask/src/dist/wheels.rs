@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Dist, Result, has, io_error, output};
-use crate::step::{StepError, has_target};
+use crate::step::{StepError, has_target, with_path};
 
 /// Targets of rustc, and what a wheel promises to run on.
 const WHEELS: [(&str, &str); 4] = [
@@ -25,9 +25,7 @@ pub(super) fn make(dist: &Dist) -> Result {
         for (name, value) in dist.cargo().get_envs() {
             command.env(name, value.unwrap_or_default());
         }
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = [tools.join("bin")].into_iter().chain(std::env::split_paths(&path));
-        command.env("PATH", std::env::join_paths(path).unwrap_or_default());
+        command.env("PATH", with_path(&tools.join("bin")));
         output(&format!("maturin {}", arguments.join(" ")), command.env("VIRTUAL_ENV", &tools))
     };
     maturin(&["sdist"])?;

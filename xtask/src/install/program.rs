@@ -13,7 +13,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "zsh/site-functions/_nearpage"),
     ("fish", "fish/vendor_completions.d/nearpage.fish"),
 ];
-const UNITS: [&str; 2] = ["nearpage-export.service", "nearpage-record.service"];
+/// Units of systemd.
+pub(crate) const UNITS: [&str; 2] = ["nearpage-export.service", "nearpage-record.service"];
 
 /// Installs all, for a prefix, into a folder that stands for it.
 pub(super) fn install(program: &Path, prefix: &Path, place: &Path) -> Result<(), InstallError> {

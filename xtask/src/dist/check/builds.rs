@@ -3,9 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use super::super::{Dist, Result, VERSION, crates, io_error, output, wheels};
+use super::super::{Dist, Result, VERSION, archive, crates, files, io_error, output, wheels};
 use super::expect;
 use crate::install::program::write;
+use crate::step::with_path;
 
 const MAIN: &str = "\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,7 +25,7 @@ pub(super) fn crates(dist: &Dist) -> Result {
     );
     for name in order.lines() {
         let archive = dist.out.join(format!("{name}-{VERSION}.crate"));
-        output("tar", Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&folder))?;
+        archive::unpack(&archive, &folder)?;
         manifest += &format!("{name} = {{ path = \"{name}-{VERSION}\" }}\n");
     }
     write(&folder.join("Cargo.toml"), manifest.as_bytes())?;
@@ -58,15 +59,10 @@ pub(super) fn sdist(dist: &Dist) -> Result {
         .arg(&folder)
         .arg(&sdist)
         .env("CARGO_TARGET_DIR", dist.target.join("sdist"));
-    let path = std::env::join_paths(
-        [tools.join("bin")]
-            .into_iter()
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-    );
-    output("pip wheel", build.env("PATH", path.unwrap_or_default()))?;
+    output("pip wheel", build.env("PATH", with_path(&tools.join("bin"))))?;
     let venv = folder.join("venv");
     output("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-    let wheel = super::super::files(&folder)?;
+    let wheel = files(&folder)?;
     let mut pip = Command::new(venv.join("bin/pip"));
     output("pip install", pip.args(["install", "--quiet", "--no-index"]).args(&wheel))?;
     let mut python = Command::new(venv.join("bin/python"));

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use super::super::{Dist, DistError, PROCESSOR, Result, VERSION, output, program};
+use super::super::{Dist, DistError, PROCESSOR, Result, VERSION, archive, output, program};
 use super::expect;
-use crate::install::program::{put, write};
+use crate::install::program::{UNITS, put, write};
 use crate::step::found;
 
 /// The longest that pip may take.
@@ -73,9 +73,8 @@ impl Root {
     pub(super) fn static_programs(&self, dist: &Dist) -> Result {
         for processor in program::PROCESSORS {
             let name = program::name(processor);
-            let Some(archive) = dist.package(&name, ".tar.gz")? else { continue };
-            let mut tar = Command::new("tar");
-            output("tar", tar.arg("-xzf").arg(&archive).arg("-C").arg(self.folder.join("opt")))?;
+            let Some(packed) = dist.package(&name, ".tar.gz")? else { continue };
+            archive::unpack(&packed, &self.folder.join("opt"))?;
             let program = format!("/opt/{name}/bin/nearpage");
             let what = format!("the static program for {processor}");
             if processor == PROCESSOR {
@@ -149,8 +148,7 @@ impl Root {
             let printed = self.run(&["sh", "-c", line])?;
             expect(&printed, &format!("nearpage {VERSION}\n"), what)?;
         }
-        let units = ["nearpage-export.service", "nearpage-record.service"];
-        self.run(&[&["systemd-analyze", "verify", "--man=no"][..], &units].concat())?;
+        self.run(&[&["systemd-analyze", "verify", "--man=no"][..], &UNITS].concat())?;
         let under = self.run(&["nearpage", "run", "--", "ls", "/usr"])?;
         expect(&under, "bin\n", "ls under the malloc")?;
         self.run(&["dpkg", "--remove", "nearpage"])?;
