@@ -120,21 +120,16 @@ fn read_capture(
 ) -> Result<Capture, BundleError> {
     let mut files = RecordedTree::new(format!("{source}: {name}"));
     for file in PROC_FILES {
-        // The zones are never taken from `before`.
-        let near = if file == "zoneinfo" { &[name][..] } else { &[name, BEFORE] };
-        for capture in near {
-            if let Some(text) = read(tree, &format!("{capture}/{file}"))? {
-                files.insert(&format!("proc/{file}"), text.name, text.text);
-                break;
-            }
+        if let Some(text) = read_near(tree, name, file)? {
+            files.insert(&format!("proc/{file}"), text.name, text.text);
         }
     }
     if let Some(state) = read(tree, &format!("{name}/{KERNEL_STATE}"))? {
         files.insert(KERNEL_STATE, state.name, state.text);
     }
-    for list in ["sysctl", "sysfs"] {
+    for (list, each) in LISTS {
         for capture in [name, BEFORE] {
-            if let Some(shared) = lists.read(&format!("{capture}/{list}"))? {
+            if let Some(shared) = lists.read(&format!("{capture}/{list}"), each)? {
                 files.add(shared);
                 break;
             }
@@ -145,6 +140,25 @@ fn read_capture(
 
 /// The capture that has what changes slowly.
 const BEFORE: &str = "before";
+
+/// A file of a capture, or that of `before` if the capture lacks it. The zones are never taken from `before`.
+fn read_near(
+    tree: &dyn FileTree,
+    capture: &str,
+    file: &str,
+) -> Result<Option<TextFile>, BundleError> {
+    match read(tree, &format!("{capture}/{file}"))? {
+        Some(text) => Ok(Some(text)),
+        None if file == "zoneinfo" => Ok(None),
+        None => read(tree, &format!("{BEFORE}/{file}")),
+    }
+}
+
+/// What reads a list, and hands on each of its files.
+type Each = fn(&TextFile, Insert<'_>) -> Result<(), BundleError>;
+
+/// Lists of a capture: settings, and files of /sys.
+const LISTS: [(&str, Each); 2] = [("sysctl", each_setting), ("sysfs", each_of_system)];
 
 /// What a file of a list takes in memory beside its path and content.
 const FILE_COSTS: usize = 160;
@@ -163,15 +177,15 @@ impl<'a> Lists<'a> {
     }
 
     /// The files that a list has, by its path; `None` if it is not there.
-    fn read(&mut self, path: &str) -> Result<Option<&RecordedTree>, BundleError> {
+    fn read(&mut self, path: &str, each: Each) -> Result<Option<&RecordedTree>, BundleError> {
         if !self.read.contains_key(path) {
-            let list = read(self.tree, path)?.map(|list| self.files(&list)).transpose()?;
+            let list = read(self.tree, path)?.map(|list| self.files(&list, each)).transpose()?;
             self.read.insert(path.into(), list);
         }
         Ok(self.read[path].as_ref())
     }
 
-    fn files(&mut self, list: &TextFile) -> Result<RecordedTree, BundleError> {
+    fn files(&mut self, list: &TextFile, each: Each) -> Result<RecordedTree, BundleError> {
         self.unpacking.add_file(list.text.len() as u64);
         let kept = &mut self.kept;
         let mut files = RecordedTree::new(list.name.clone());
@@ -182,10 +196,7 @@ impl<'a> Lists<'a> {
             files.insert_lines(path, (&name, line), content);
             Ok(())
         };
-        match list.name.ends_with("sysctl") {
-            true => each_setting(list, &mut insert)?,
-            false => each_of_system(list, &mut insert)?,
-        }
+        each(list, &mut insert)?;
         Ok(files.shared())
     }
 }

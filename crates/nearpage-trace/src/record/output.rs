@@ -92,9 +92,10 @@ impl Output {
     pub fn claim(path: &Path, owner: Option<Owner>) -> Result<Output, RecordError> {
         let older = fs::metadata(path).ok();
         let format = format(path, older.as_ref())?;
-        let claimed = OutputFolder::of(path, owner).and_then(|(folder, name)| {
-            folder.find(&name)?;
+        let claim = || -> io::Result<_> {
             if older.is_none() {
+                let (folder, name) = OutputFolder::of(path, owner)?;
+                folder.find(&name)?;
                 make(&folder, &name, format)?;
                 return Ok((folder, name, None));
             }
@@ -110,8 +111,8 @@ impl Output {
                 Permissions::from_mode(found.mode() & 0o777),
             );
             Ok((folder, name, Some(older)))
-        });
-        match claimed {
+        };
+        match claim() {
             Ok((folder, name, older)) => {
                 let claim = Claim::new(path, folder, name, older, format);
                 Ok(Output { place: Place::Path(claim), name: bundle_name(path) })
