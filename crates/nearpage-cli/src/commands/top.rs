@@ -5,7 +5,7 @@ mod signals;
 mod source;
 mod text;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use nearpage_machine::size;
 use nearpage_watch::{Mark, Sample, marks};
 use serde::Serialize;
 
-use super::{CommandError, watched, write_output};
+use super::{CommandError, is_output_seen, watched, write_output};
 use crate::confined::Rights;
 use crate::outputs::Kind;
 use source::Source;
@@ -114,7 +114,7 @@ impl TopArgs {
     }
 
     fn has_panes(&self) -> bool {
-        !self.is_stream() && io::stdout().is_terminal() && has_cursor()
+        !self.is_stream() && is_output_seen() && has_cursor()
     }
 
     /// A machine other than this one: a copy, a recording or an image.

@@ -39,7 +39,7 @@ impl TraceArgs {
         let rights = match &self.action {
             Action::Export(arguments) => Rights::default()
                 .reading(arguments.bundle.iter().chain(&arguments.trace))
-                .reading(arguments.names.files())
+                .reading(&arguments.names.symbols)
                 .writing(Kind::Page, arguments.perfetto.iter().chain(&arguments.chrome)),
             Action::Twin(arguments) => arguments.rights(),
             Action::Summary(arguments) => arguments.rights(),
@@ -99,10 +99,6 @@ struct Names {
 }
 
 impl Names {
-    fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.symbols.iter()
-    }
-
     /// Reads them; none are there without the option.
     fn read(&self, budget: &Budget) -> Result<Arc<Symbols>, CommandError> {
         let Some(path) = &self.symbols else { return Ok(Arc::default()) };

@@ -669,7 +669,6 @@ const DOORS: [(&str, &[&str]); 16] = [
             "nearpage-cli/src/commands/failure.rs",
             "nearpage-cli/src/commands/record.rs",
             "nearpage-cli/src/commands/trace.rs",
-            "nearpage-cli/src/commands/top.rs",
             "nearpage-top/src/terminal.rs",
         ],
     ),

@@ -57,7 +57,7 @@ pub(super) struct SummaryArgs {
 impl SummaryArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
-        Rights::default().reading([&self.file]).reading(&self.machine).reading(self.names.files())
+        Rights::default().reading([&self.file]).reading(&self.machine).reading(&self.names.symbols)
     }
 }
 
