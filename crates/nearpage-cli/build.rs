@@ -14,7 +14,7 @@ fn main() {
         println!("cargo:rerun-if-changed={watched}");
     }
     println!("cargo:rerun-if-env-changed=BUILT_FROM_COMMIT");
-    // Who makes packages says it; else, of one length in each clone.
+    // `cargo xtask dist` names the commit; else git does, in one length for each clone.
     let commit = env::var("BUILT_FROM_COMMIT").ok().or_else(|| {
         let describe = ["describe", "--always", "--dirty", "--tags", "--abbrev=12"];
         let git = Command::new("git").args(describe).output();

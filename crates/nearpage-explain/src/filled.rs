@@ -360,7 +360,7 @@ impl Filled<'_> {
                     + &left("kswapd had not freed enough of it in time")
             }
         };
-        // Who may not wait at all is refused for a little, too.
+        // A request that may not wait at all is refused for a little, too.
         let is_some = !can_wait && most >= self.shown / 16;
         if is_some {
             return Some(Cause::new(CauseKind::CannotWait, most, text));

@@ -20,7 +20,7 @@ pub(crate) struct Constraint {
     pub(crate) cpuset: Option<String>,
     pub(crate) memcg: Option<String>,
     pub(crate) task_memcg: Option<String>,
-    /// Who is ended, or whose child.
+    /// The task that the kernel ends, or whose child it ends.
     pub(crate) task: Option<(u32, String)>,
 }
 

@@ -697,7 +697,7 @@ impl<R: BufRead> Reader<R> {
         self.open.push(open);
     }
 
-    /// Who sends a report tells of it first, by its first line: that is none of its own.
+    /// A sender quotes a report's first line before the report: that line begins none of its own.
     fn forget_told_before(&mut self, report: &Open) {
         let is_told = |open: &Open| open.quotes == report.quotes && open.is_told_before(report);
         let told = self.open.extract_if(.., |open| is_told(open)).map(|open| open.first_line());

@@ -206,7 +206,7 @@ fn of_memcg(report: &Report) -> Vec<Cause> {
     causes
 }
 
-/// Who has most of a group's memory.
+/// The task that has most of a group's memory.
 fn memcg_task(report: &Report, memcg: &Memcg) -> Option<Cause> {
     let task = report.tasks.first()?;
     let size = task.pages().saturating_mul(report.page_kib());

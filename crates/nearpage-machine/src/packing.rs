@@ -306,7 +306,7 @@ pub fn each_tar_file(
     Ok(())
 }
 
-/// What an archive has of a sparse file: less than the file's size.
+/// The bytes that an archive has of a sparse file: fewer than the file's size.
 fn sparse_bytes(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<u64> {
     for key in entry.pax_extensions()?.into_iter().flatten() {
         if key?.key_bytes() == b"size" {

@@ -1,4 +1,4 @@
-//! Who asked, and what plays no part: each kind as a small input.
+//! Causes that the asker tells, and causes that play no part: each kind as a small input.
 
 use nearpage_explain::{CauseKind, Change, Effect, Explanation, Figure, Rule};
 

@@ -155,7 +155,7 @@ fn a_stall_names_what_reclaim_has_to_write() {
     assert!(first(&found).text.contains("12000 ms"));
 }
 
-/// Who cannot wait gets nothing where little can leave soon.
+/// A request that cannot wait gets nothing where little can leave soon.
 #[test]
 fn an_urgent_request_beside_anonymous_memory() {
     let head = "w: page allocation failure: order:0, mode:0x480020(GFP_ATOMIC), nodemask=(null)";
@@ -318,7 +318,7 @@ fn no_rows_of_swap_are_no_swap() {
     assert!(kill("980 total pagecache pages\n").contains("not told"));
 }
 
-/// Who writes of a report quotes its first line before: none of its rows are that line's.
+/// A writer quotes a report's first line before the report: the rows belong to the report, not to that line.
 #[test]
 fn first_lines_that_are_told_before_the_report() {
     let head = "w: page allocation failure: order:1, mode:0x204020";

@@ -135,7 +135,7 @@ pub(super) fn name_of(uid: u32) -> String {
     found.map_or_else(|| format!("user {uid}"), |user| user.name)
 }
 
-/// What root has open is not the user's: of descriptors, the program gets the first three.
+/// The program gets the first three descriptors: the others are root's.
 fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
     // SAFETY: marks descriptors of this process, and closes none.
