@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::NamedTempFile;
 
-/// Half of the text of zoneinfo alone, which has a line for each CPU in each zone.
-const ADDRESSES_MAX: u64 = 128 << 20;
+/// Half of the text of zoneinfo alone, which has a line for each CPU in each zone. Memory that may be written: what a thread's malloc
+/// reserves and does not touch is none of it.
+const DATA_MAX: u64 = 128 << 20;
 
 /// A node a line, each with a CPU.
 fn machine() -> NamedTempFile {
@@ -29,9 +30,9 @@ fn every_format_is_written_with_little_memory() {
     let machine = machine();
     for format in ["text", "zoneinfo", "fallback", "numactl", "json", "dot", "hwloc"] {
         let mut command = topo(&machine, format);
-        let limit = libc::rlimit { rlim_cur: ADDRESSES_MAX, rlim_max: ADDRESSES_MAX };
+        let limit = libc::rlimit { rlim_cur: DATA_MAX, rlim_max: DATA_MAX };
         // SAFETY: the call reads the limits, which the closure holds.
-        let set = move || match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
+        let set = move || match unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
