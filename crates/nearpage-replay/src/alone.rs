@@ -7,11 +7,11 @@ use std::path::Path;
 use nearpage::{AddressMap, CpuId, Model, NodeBuf, NodeId, Settings, TopologyBuf};
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
-use nearpage_machine::{Budget, KernelSettings, MachineDescription, Packing, Unpacking, shown};
+use nearpage_machine::{Budget, KernelSettings, MachineDescription, Packing, shown};
 use nearpage_trace::{CTF_NOT_READ, Event, TraceCounts, TraceError, TraceEvent, read_trace};
 use serde::Serialize;
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, lost_sentence};
 use crate::cpus::CpuRule;
 use crate::error::ReplayError;
 use crate::packed::Packed;
@@ -86,21 +86,7 @@ fn is_ctf(path: &Path) -> bool {
 /// Whether a file is a tar archive, packed or not.
 fn is_archive(packed: &Packed, budget: &Budget) -> io::Result<bool> {
     const BLOCK_BYTES: u64 = 512;
-    Ok(Packing::of(&beginning(packed, budget, BLOCK_BYTES)?) == Some(Packing::Tar))
-}
-
-/// The first bytes of what a file unpacks to; of a tar archive, its own.
-pub(crate) fn beginning(packed: &Packed, budget: &Budget, most: u64) -> io::Result<Vec<u8>> {
-    let begin = |stream: &mut dyn Read| {
-        let mut begin = Vec::new();
-        stream.take(most).read_to_end(&mut begin)?;
-        Ok::<_, io::Error>(begin)
-    };
-    let own = begin(&mut packed.reader())?;
-    match Packing::of(&own) {
-        None | Some(Packing::Tar) => Ok(own),
-        Some(packing) => begin(&mut Unpacking::new(budget).stream(packing, packed.reader())?),
-    }
+    Ok(Packing::of(&packed.beginning(budget, BLOCK_BYTES)?) == Some(Packing::Tar))
 }
 
 /// A trace without captures.
@@ -145,11 +131,6 @@ impl LoneFacts {
         let lost = (self.lost_lines > 0).then(|| lost_sentence(self.lost_events));
         sampled.into_iter().chain(lost).collect()
     }
-}
-
-/// So many events are not there.
-pub(crate) fn lost_sentence(events: u64) -> String {
-    format!("unknown: what {events} lost events were")
 }
 
 /// The most names of events that are told apart.

@@ -8,7 +8,6 @@ use nearpage_kcore::State;
 use nearpage_machine::{Budget, read_within};
 use nearpage_trace::{begins_trace, unpacked_within};
 
-use crate::alone::{beginning, lost_sentence};
 use crate::error::ReplayError;
 use crate::kernel_state::Moment;
 use crate::packed::Packed;
@@ -42,10 +41,15 @@ impl std::fmt::Debug for Bundle {
     }
 }
 
+/// So many events are not there.
+pub(crate) fn lost_sentence(events: u64) -> String {
+    format!("unknown: what {events} lost events were")
+}
+
 /// Whether a file is a trace, by its first lines.
 fn is_trace(packed: &Packed, budget: &Budget) -> bool {
     const BYTES: u64 = 64 << 10;
-    beginning(packed, budget, BYTES).is_ok_and(|beginning| begins_trace(&beginning))
+    packed.beginning(budget, BYTES).is_ok_and(|beginning| begins_trace(&beginning))
 }
 
 const EXPECTED: &str = "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one; nearpage whatif --machine plays a trace \

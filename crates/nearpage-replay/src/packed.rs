@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use nearpage_machine::{Budget, Packing, Unpacking};
 use nearpage_trace::Scratch;
 
 /// A file as it is stored, packed or not.
@@ -54,6 +55,24 @@ impl Packed {
     /// The source cannot be read, or the file not be written.
     pub(crate) fn kept(name: String, source: impl Read) -> io::Result<Packed> {
         Ok(Packed { name, content: Content::File(Scratch::keep(source)?) })
+    }
+
+    /// The first bytes of what it unpacks to; of a tar archive, its own.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or unpacked.
+    pub(crate) fn beginning(&self, budget: &Budget, most: u64) -> io::Result<Vec<u8>> {
+        let begin = |stream: &mut dyn Read| {
+            let mut begin = Vec::new();
+            stream.take(most).read_to_end(&mut begin)?;
+            Ok::<_, io::Error>(begin)
+        };
+        let own = begin(&mut self.reader())?;
+        match Packing::of(&own) {
+            None | Some(Packing::Tar) => Ok(own),
+            Some(packing) => begin(&mut Unpacking::new(budget).stream(packing, self.reader())?),
+        }
     }
 
     /// A file that is part of this program.

@@ -40,6 +40,7 @@ mod surroundings;
 mod system;
 mod target;
 mod tracefs;
+mod windows;
 
 pub use control::Control;
 pub use error::{Kept, OutputError, RecordError};

@@ -21,7 +21,7 @@ Description: NUMA page allocator of a kernel, to embed, run and study
 ";
 
 /// What lies elsewhere in Debian.
-const MOVED: [(&str, &str); 3] = [
+const MOVED: [(&str, &str); 4] = [
     ("usr/share/zsh/site-functions/_nearpage", "usr/share/zsh/vendor-completions/_nearpage"),
     (
         "usr/lib/systemd/system/nearpage-export.service",
@@ -30,6 +30,10 @@ const MOVED: [(&str, &str); 3] = [
     (
         "usr/lib/systemd/system/nearpage-record.service",
         "lib/systemd/system/nearpage-record.service",
+    ),
+    (
+        "usr/lib/systemd/system/nearpage-record-last.service",
+        "lib/systemd/system/nearpage-record-last.service",
     ),
 ];
 

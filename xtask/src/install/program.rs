@@ -14,7 +14,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/nearpage.fish"),
 ];
 /// Units of systemd.
-pub(crate) const UNITS: [&str; 2] = ["nearpage-export.service", "nearpage-record.service"];
+pub(crate) const UNITS: [&str; 3] =
+    ["nearpage-export.service", "nearpage-record-last.service", "nearpage-record.service"];
 
 /// Installs all, for a prefix, into a folder that stands for it.
 pub(super) fn install(program: &Path, prefix: &Path, place: &Path) -> Result<(), InstallError> {

@@ -2,6 +2,7 @@
 
 mod program;
 mod signals;
+mod trigger;
 mod user;
 
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use nearpage_watch::Mark;
+use serde::Serialize;
 
 use super::bench::parse_bytes;
 use super::input::is_standard;
@@ -24,6 +27,7 @@ use nearpage_trace::record::{
     RecordError, Recorded, Recorder, SCRIPT, Target,
 };
 use program::Program;
+use trigger::Trigger;
 use user::CommandUser;
 
 pub use program::NoProgram;
@@ -72,6 +76,16 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<u64>,
 
+    /// Keep what happened in the last T, and up to twice as much; the bundle is written at a mark of --on or a signal, or when the
+    /// recording ends
+    #[arg(long, value_name = "T", value_parser = duration, conflicts_with = "command")]
+    last: Option<Duration>,
+
+    /// With --last: marks of nearpage top that end the recording, looked for twice a second; any stands for all
+    #[arg(long, value_name = "MARKS", requires = "last", value_delimiter = ',', default_value = "killed,stalled,refusing",
+          value_parser = trigger::words())]
+    on: Vec<String>,
+
     /// Record until this process ends, which is not disturbed
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
@@ -108,6 +122,9 @@ The kernel keeps the trace in a ring for each CPU. When one is half full, all ar
 the bundle (--max-size bounds it); shorter recordings are not disturbed. What a full ring or disk has no room for is
 lost, counted and said, and the recording goes on.
 
+With --last T the trace is a window that moves on: every T a capture begins another, and what is older than the one before
+is forgotten, on disk too. The bundle begins with the capture before the last and holds the second after the mark.
+
 The bundle holds names of tasks, the kernel's command line and log, addresses of the kernel, and the first 64 KiB
 that the command printed, which go to cmd.txt instead of the terminal. Its input is empty. Only the owner may read the
 bundle: who called sudo, where that user may make files, else who runs this. --redact keeps what a replay needs: tasks
@@ -128,6 +145,7 @@ Examples:
   nearpage record --duration 10s
   nearpage record --pid 1234 --duration 1m -o busy.tar.zst
   nearpage record -o - -- make | ssh HOST nearpage replay -
+  nearpage record --last 60s --on killed,stalled --max-size 4G
 
 JSON (--json):
   schema               1
@@ -141,6 +159,7 @@ JSON (--json):
                        not there, one sentence each
   has_mounted_tracefs  whether a tracefs was mounted, which stays
   left                 null, or what could not be removed
+  mark                 null, or with --last the mark that ended it: word, node, zone, reason
 
 Exit status: that of the command, 128 + N if signal N ended it or the recorder, 0 after --duration; before anything
 is recorded 2 for wrong usage or a machine that does not allow it; 1 if a file could not be read or written.";
@@ -211,8 +230,10 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
     if arguments.print_script {
         return print(SCRIPT);
     }
-    if arguments.command.is_empty() && arguments.duration.is_none() && arguments.pid.is_none() {
-        let problem = "what is to be recorded? Accepted: `-- CMD`, `--pid PID` or `--duration T`";
+    let RecordArgs { duration, pid, last, .. } = arguments;
+    if arguments.command.is_empty() && duration.is_none() && pid.is_none() && last.is_none() {
+        let problem =
+            "what is to be recorded? Accepted: `-- CMD`, `--pid PID`, `--duration T` or `--last T`";
         return Err(CommandError::Usage(problem.into()));
     }
     if arguments.json && arguments.is_to_standard_output() {
@@ -246,21 +267,46 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<(), CommandError> {
             cgroups: arguments.cgroups,
         },
         duration: arguments.duration,
-        limits: Limits { ring_bytes: arguments.buffer, trace_bytes: arguments.max_size },
+        limits: Limits {
+            ring_bytes: arguments.buffer,
+            trace_bytes: arguments.max_size,
+            last: arguments.last,
+        },
         contents: if arguments.redact { Contents::Redacted } else { Contents::Whole },
     };
     let control = Control::new().map_err(RecordFailure::Signals)?;
     let signal = signals::watch(&control).map_err(RecordFailure::Signals)?;
     let bar = terminal::spinner();
-    let recorded = recorder.record(output, &control, &mut |progress| show(&bar, progress));
+    let mut trigger = arguments.last.map(|_| Trigger::new(&arguments.on));
+    let recorded = recorder.record(output, &control, &mut |progress| {
+        if let (Progress::Running(_), Some(trigger)) = (progress, &mut trigger)
+            && trigger.fires()
+        {
+            control.stop();
+        }
+        show(&bar, progress);
+    });
     bar.finish_and_clear();
     let recorded = recorded.map_err(RecordFailure::from)?;
-    arguments.print(&recorded)?;
+    let mark = trigger.and_then(|trigger| trigger.mark);
+    if let Some(Mark { word, reason, .. }) = &mark {
+        terminal::note(format!("{word}: {reason}"));
+    }
+    arguments.print(&recorded, &mark)?;
     arguments.tell_limits(&recorded);
     if let Some(left) = &recorded.left {
         terminal::error(left);
     }
-    tell_failure(&recorded, signal.get())
+    // A signal is how a recording of what happened last is asked for.
+    tell_failure(&recorded, signal.get().filter(|_| arguments.last.is_none()))
+}
+
+/// The result, and the mark at which it was written.
+#[derive(Serialize)]
+struct WithMark<'r> {
+    #[serde(flatten)]
+    recorded: &'r Recorded,
+    mark: &'r Option<Mark>,
 }
 
 fn target<'a>(
@@ -309,9 +355,9 @@ impl RecordArgs {
     }
 
     /// The result on standard output; if the bundle went there, on standard error.
-    fn print(&self, recorded: &Recorded) -> Result<(), CommandError> {
+    fn print(&self, recorded: &Recorded, mark: &Option<Mark>) -> Result<(), CommandError> {
         if self.json {
-            return print_json(recorded);
+            return print_json(&WithMark { recorded, mark });
         }
         match &recorded.bundle {
             Some(path) => {

@@ -78,7 +78,7 @@ fn wrong_usage_is_told_before_anything_is_recorded() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     for arguments in [&["record"][..], &["record", "--json"]] {
         let message = refused(arguments);
-        let accepted = ["-- CMD", "--duration T", "--pid PID"];
+        let accepted = ["-- CMD", "--duration T", "--pid PID", "--last T"];
         assert!(accepted.iter().all(|form| message.contains(form)), "{message}");
     }
     assert!(
@@ -490,6 +490,62 @@ fn what_is_no_command_is_recorded_too() {
         let path = folder.path().join(bundle).display().to_string();
         let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", &path]));
         assert_eq!(code, Some(0), "{bundle}: {message}");
+    }
+}
+
+/// What is older than two windows is forgotten; a replay begins where the former began, with its capture and state.
+#[test]
+fn what_happened_last_is_kept() {
+    if !can_trace("what_happened_last_is_kept") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "record",
+        "--json",
+        "--last",
+        "1s",
+        "--on",
+        "killed",
+        "--duration",
+        "5500ms",
+        "-o",
+        "last/",
+    ];
+    let (code, printed, message) = output(nearpage(&arguments).current_dir(folder.path()));
+    assert_eq!(code, Some(0), "{message}");
+    let recorded = json(&printed);
+    assert_eq!((&recorded["ended"], &recorded["mark"]), (&"after-duration".into(), &Value::Null));
+    let packed = fs::File::open(folder.path().join("last/trace.txt.zst")).unwrap();
+    let mut trace = Vec::new();
+    let mut text = nearpage_trace::unpacked(packed, &nearpage_machine::Budget::DEFAULT).unwrap();
+    text.read_to_end(&mut trace).unwrap();
+    let trace = String::from_utf8_lossy(&trace);
+    assert_eq!(trace.matches("nearpage: before begin").count(), 1);
+    let (_, window) = trace.split_once("nearpage: window ").expect("a window began");
+    let (window, _) = window.split_once(' ').unwrap();
+    assert!(window.parse::<u32>().unwrap() >= 2, "{window}");
+    let bundle = folder.path().join("last").display().to_string();
+    let (code, printed, message) = output(&mut nearpage(&["replay", &bundle, "--json"]));
+    assert_eq!(code, Some(0), "{message}");
+    let replayed = json(&printed);
+    assert!(replayed["trace"]["allocs"].as_u64() > Some(0), "{replayed}");
+
+    let mut command = nearpage(&["record", "--last", "1s", "-o", "asked.tar.zst"]);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let recorder = command.spawn().unwrap();
+    let pid = recorder.id();
+    std::thread::sleep(Duration::from_secs(4));
+    send("-TERM", pid);
+    let ended = recorder.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(left_in_kernel(pid), Vec::<String>::new());
+    let path = folder.path().join("asked.tar.zst").display().to_string();
+    let (code, _, message) = output(&mut nearpage(&["topo", "--bundle", &path]));
+    assert_eq!(code, Some(0), "{message}");
+    for arguments in [&["--last", "1s", "--", "true"][..], &["--on", "killed", "--duration", "1s"]]
+    {
+        refused(&[&["record"], arguments].concat());
     }
 }
 

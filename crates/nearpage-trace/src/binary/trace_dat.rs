@@ -128,7 +128,9 @@ impl TraceDat {
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
         let unpacking = Unpacking::new(&Budget::DEFAULT);
-        let pages: usize = cpus.iter().map(|(_, places)| places.len()).sum();
+        // Some pages may be of no CPU any more.
+        let last = cpus.iter().flat_map(|(_, places)| places).max();
+        let pages = last.map_or(0, |last| u64::from(*last) + 1);
         let cpus = cpus.into_iter().map(|(cpu, places)| CpuPages {
             cpu,
             page_bytes,
@@ -141,7 +143,7 @@ impl TraceDat {
             lost: None,
         });
         TraceDat {
-            source: Source::of(file, pages as u64 * page_bytes),
+            source: Source::of(file, pages * page_bytes),
             formats,
             tasks,
             cpus: cpus.collect(),

@@ -59,8 +59,16 @@ impl KernelStates {
         }
     }
 
+    /// Begins a window: of the states at the begin of one, the last is the former's.
+    pub(super) fn next_window(&mut self) {
+        let kept = usize::from(self.is_readable());
+        self.read.drain(..self.read.len().saturating_sub(kept));
+    }
+
     /// Files for the bundle, and what it lacks.
-    pub(super) fn finish(self) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+    pub(super) fn finish(mut self) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+        // A bundle begins with the former window, if there was one.
+        self.read.dedup_by_key(|(moment, _)| *moment);
         let file = |(moment, state): (Moment, State)| {
             let text = serde_json::to_vec(&state).expect("texts and numbers");
             (format!("{}/kernel.json", moment.name()), text)

@@ -24,6 +24,7 @@ use super::rings::{BufferStats, Full, Rings};
 use super::session::{Ended, Observed, Progress, SAMPLE_EVERY, SNAPSHOTS, Session, TAIL};
 use super::target::Target;
 use super::tracefs::Tracefs;
+use super::windows::Windowed;
 
 /// What is kept of a command's output.
 const OUTPUT_BYTES_MAX: u64 = 65_536;
@@ -63,6 +64,8 @@ pub struct Limits {
     pub ring_bytes: Option<u64>,
     /// Bytes of the trace as the kernel has it, on disk while it is recorded; `None` for as much as there is room.
     pub trace_bytes: Option<u64>,
+    /// What happened so long before the end is kept, and up to twice as much; `None` for all.
+    pub last: Option<Duration>,
 }
 
 /// A finished recording. Its serialization is the JSON of `nearpage record`.
@@ -155,18 +158,17 @@ impl Recorder<'_> {
         slow.add_surroundings("before", "dmesg", log.read_new());
         let mut printed = memory_file()?;
         let words = self.target.words();
-        let times = Times::now();
         let session = Session::open(
             &mut instance,
             &mut rings,
             &mut states,
             control,
-            self.duration,
+            [self.duration, self.limits.last],
             self.events.cgroups,
             progress,
         )?;
         let observed = session.run(&mut self.target, &printed)?;
-        let times = times.until_now();
+        let times = observed.times.until_now();
         slow.add_surroundings("after", "dmesg.new", log.read_new());
         let (states, mut lacks) = states.finish();
         let has_state = !states.is_empty();
@@ -178,10 +180,16 @@ impl Recorder<'_> {
         }));
 
         let mut trace = output.scratch()?;
-        let per_cpu = rings.stats().map_err(RecordError::Setup)?.into_iter().collect();
+        let before: BTreeMap<u32, BufferStats> = observed.stats_before.iter().copied().collect();
+        let since = |(cpu, stats): (u32, BufferStats)| {
+            (cpu, stats.since(before.get(&cpu).copied().unwrap_or_default()))
+        };
+        let stats = rings.stats().map_err(RecordError::Setup)?;
+        let per_cpu = stats.into_iter().map(since).collect();
         let (ring_bytes, cut) = (rings.bytes(), rings.ended().map(Full::to_string));
         let contents = self.contents;
-        let size = copy_trace(&instance, rings, contents, &mut trace, control, progress)?;
+        let how = (observed.window, contents);
+        let size = copy_trace(&instance, rings, how, &mut trace, control, progress)?;
         let (name, pid) = (output.name().to_owned(), self.target.pid());
         let who = (name, words, pid);
         let mut meta = meta(who, machine, times, &instance, &observed, size, per_cpu);
@@ -234,7 +242,7 @@ const SYMBOLS: &str = "/proc/kallsyms";
 fn copy_trace(
     instance: &Instance,
     rings: Rings,
-    contents: Contents,
+    (window, contents): (u32, Contents),
     packed: &mut File,
     control: &Control,
     progress: &mut dyn FnMut(Progress),
@@ -244,6 +252,7 @@ fn copy_trace(
         false => Vec::new(),
     };
     let text = rings.into_text(instance.formats(), instance.addresses, symbols);
+    let text = Windowed::new(text, window);
     let text: Box<dyn Read> = match contents {
         Contents::Whole => Box::new(text),
         Contents::Redacted => Box::new(Redacted::new(text)),

@@ -2,11 +2,13 @@
 //!
 //! A ring is left alone until it is half full: a short recording is not disturbed. Then the pages of all are read as the
 //! kernel has them. A page of a ring in the file costs four bytes of memory.
+//!
+//! A recording that keeps what happened last has windows: when one begins, pages of the window before the former are room for new ones.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -31,6 +33,17 @@ pub(super) struct BufferStats {
 }
 
 impl BufferStats {
+    /// What happened since, of what is counted; what the ring holds is as it is.
+    pub(super) fn since(self, before: BufferStats) -> BufferStats {
+        BufferStats {
+            overrun: self.overrun - before.overrun.min(self.overrun),
+            commit_overrun: self.commit_overrun - before.commit_overrun.min(self.commit_overrun),
+            dropped: self.dropped - before.dropped.min(self.dropped),
+            read: self.read - before.read.min(self.read),
+            ..self
+        }
+    }
+
     fn parse(text: &str) -> BufferStats {
         let number = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
@@ -57,12 +70,16 @@ pub(super) struct Rings {
     rings: Vec<Ring>,
     file: File,
     page_bytes: usize,
+    /// Pages that the file has, and those of them that hold nothing any more.
     pages: u32,
+    unused: Vec<u32>,
     pages_max: u32,
     /// Why nothing more is taken.
     ended: Option<Full>,
     saved_cmdlines: PathBuf,
     tasks: Vec<Vec<u8>>,
+    /// Those of the former window.
+    former_tasks: usize,
     buffer: Vec<u8>,
 }
 
@@ -71,6 +88,8 @@ struct Ring {
     raw: File,
     stats: File,
     places: Vec<u32>,
+    /// Those of the former window.
+    former: usize,
 }
 
 /// Why events were left in the rings.
@@ -120,7 +139,7 @@ impl Rings {
                 opened.map_err(RecordError::file(&path, "open it"))
             };
             let (raw, stats) = (open("trace_pipe_raw")?, open("stats")?);
-            rings.push(Ring { cpu, raw, stats, places: Vec::new() });
+            rings.push(Ring { cpu, raw, stats, places: Vec::new(), former: 0 });
         }
         rings.sort_by_key(|ring| ring.cpu);
         let pages = bytes_max.unwrap_or(u64::MAX) / page_bytes as u64;
@@ -129,10 +148,12 @@ impl Rings {
             file,
             page_bytes,
             pages: 0,
+            unused: Vec::new(),
             pages_max: u32::try_from(pages).unwrap_or(u32::MAX),
             ended: None,
             saved_cmdlines: tracefs.join("saved_cmdlines"),
             tasks: Vec::new(),
+            former_tasks: 0,
             buffer: vec![0; page_bytes * PAGES_AT_ONCE],
         })
     }
@@ -170,7 +191,8 @@ impl Rings {
             if turn >= PAGES_A_TURN {
                 return Ok(Taken::Some);
             }
-            let room = (self.pages_max - self.pages).min(PAGES_AT_ONCE as u32) as usize;
+            let room = self.pages_max - self.pages + self.unused.len() as u32;
+            let room = room.min(PAGES_AT_ONCE as u32) as usize;
             let mut pages = 0;
             while pages < room {
                 let page = &mut self.buffer[pages * self.page_bytes..][..self.page_bytes];
@@ -190,16 +212,49 @@ impl Rings {
             } else if pages == 0 {
                 return Ok(Taken::All);
             }
-            if let Err(error) = self.file.write_all(&self.buffer[..pages * self.page_bytes]) {
-                // A part that was written is written over by nobody, since nothing more is taken.
+            if let Err(error) = self.keep(index, pages) {
                 self.ended = Some(Full::Disk(error));
                 return Ok(Taken::All);
             }
-            self.rings[index].places.extend(self.pages..self.pages + pages as u32);
-            self.pages += pages as u32;
             turn += pages as u32;
         }
         Ok(Taken::All)
+    }
+
+    /// Writes the first pages of the buffer to the file. Those that hold nothing any more have room for one each, its end for all.
+    fn keep(&mut self, index: usize, pages: usize) -> io::Result<()> {
+        let page_bytes = self.page_bytes;
+        let place = |page: u32| u64::from(page) * page_bytes as u64;
+        let places = &mut self.rings[index].places;
+        let mut left = &self.buffer[..pages * page_bytes];
+        while !left.is_empty()
+            && let Some(page) = self.unused.pop()
+        {
+            let (content, rest) = left.split_at(page_bytes);
+            self.file.write_all_at(content, place(page))?;
+            places.push(page);
+            left = rest;
+        }
+        // A part that was written is written over by nobody, since nothing more is taken.
+        self.file.write_all_at(left, place(self.pages))?;
+        let end = self.pages + (left.len() / page_bytes) as u32;
+        places.extend(self.pages..end);
+        self.pages = end;
+        Ok(())
+    }
+
+    /// Begins a window: what was taken since the last call is the former one, and what was taken before is forgotten.
+    pub(super) fn next_window(&mut self) {
+        for ring in &mut self.rings {
+            self.unused.extend(ring.places.drain(..ring.former));
+            ring.former = ring.places.len();
+        }
+        // The names that are known last hold for the next window, too.
+        self.tasks.drain(..self.former_tasks);
+        self.former_tasks = self.tasks.len().saturating_sub(1);
+        if matches!(self.ended, Some(Full::Asked)) && !self.unused.is_empty() {
+            self.ended = None;
+        }
     }
 
     /// What each ring holds and lost, of those that were used.
@@ -222,9 +277,9 @@ impl Rings {
         Ok(all)
     }
 
-    /// Bytes that were taken.
+    /// Bytes that were taken and are not forgotten.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.pages) * self.page_bytes as u64
+        (u64::from(self.pages) - self.unused.len() as u64) * self.page_bytes as u64
     }
 
     /// Why nothing more is taken, if so.
@@ -266,6 +321,8 @@ fn page_bytes(layout: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -310,6 +367,46 @@ mod tests {
             assert_eq!(rings.half_full().count(), if max.is_some() { 0 } else { 2 });
             assert_eq!(rings.stats().unwrap().iter().map(|(_, of)| of.lost()).sum::<u64>(), 4);
         }
+    }
+
+    #[test]
+    fn the_last_two_windows_are_kept_in_the_room_of_earlier_ones() {
+        let folder = folder();
+        let file = tempfile::tempfile().unwrap();
+        let mut rings = Rings::open(folder.path(), folder.path(), file, Some(128 * 8)).unwrap();
+        let raw = folder.path().join("per_cpu/cpu0/trace_pipe_raw");
+        fs::write(folder.path().join("per_cpu/cpu11/trace_pipe_raw"), "").unwrap();
+        fs::write(&raw, "").unwrap();
+        let mut append = OpenOptions::new().append(true).open(&raw).unwrap();
+        let content = |rings: &Rings| -> Vec<u8> {
+            let place = |page: &u32| {
+                let mut byte = [0];
+                rings.file.read_exact_at(&mut byte, u64::from(*page) * 128).unwrap();
+                byte[0]
+            };
+            rings.rings[0].places.iter().map(place).collect()
+        };
+        for (window, expected) in [
+            (1, &[1; 3][..]),
+            (2, &[1, 1, 1, 2, 2, 2]),
+            (3, &[2, 2, 2, 3, 3, 3]),
+            (4, &[3, 3, 3, 4, 4, 4]),
+        ] {
+            append.write_all(&[window; 3 * 128]).unwrap();
+            assert_eq!(rings.take().unwrap(), Taken::All);
+            assert_eq!(content(&rings), expected);
+            assert_eq!(rings.bytes(), 128 * expected.len() as u64);
+            rings.next_window();
+        }
+        assert!(rings.pages <= 6 && rings.ended().is_none(), "{} pages", rings.pages);
+        // What has no room is left in the ring, and a window later there is room.
+        append.write_all(&[5; 6 * 128]).unwrap();
+        rings.take().unwrap();
+        assert!(rings.ended().is_some());
+        assert_eq!(content(&rings), [4, 4, 4, 5, 5, 5, 5, 5]);
+        rings.next_window();
+        assert_eq!((rings.ended().is_none(), rings.take().unwrap()), (true, Taken::All));
+        assert_eq!(content(&rings), [5; 6]);
     }
 
     #[test]

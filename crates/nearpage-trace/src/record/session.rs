@@ -18,8 +18,8 @@ use super::control::Control;
 use super::error::RecordError;
 use super::instance::{Instance, Switch};
 use super::kernel_state::{KernelStates, Moment};
-use super::meta::uptime_s;
-use super::rings::{Rings, Taken};
+use super::meta::{Times, uptime_s};
+use super::rings::{BufferStats, Rings, Taken};
 use super::system::Urgent;
 use super::target::{Running, Target};
 use super::tracefs;
@@ -105,10 +105,33 @@ pub(super) struct Observed {
     pub snapshots: [Snapshot; 3],
     pub samples: Vec<u8>,
     pub sample_count: u32,
+    /// The window with which it begins, from 1, and when that was.
+    pub window: u32,
+    pub times: Times,
+    /// What rings had lost before, by CPU.
+    pub stats_before: Vec<(u32, BufferStats)>,
     pub ended: Ended,
     pub exit_code: i32,
     /// Markers for which there was no room.
     pub lost_marks: u32,
+}
+
+/// A part of a recording with which a bundle may begin.
+struct Window {
+    /// From 1.
+    number: u32,
+    times: Times,
+    before: Snapshot,
+    samples: Vec<u8>,
+    sample_count: u32,
+    stats_before: Vec<(u32, BufferStats)>,
+}
+
+impl Window {
+    /// What marks of it begin with. Those of the window with which a bundle begins are without it there.
+    fn prefix(number: u32) -> String {
+        if number == 1 { String::new() } else { format!("window {number} ") }
+    }
 }
 
 /// A recording under way.
@@ -118,17 +141,22 @@ pub(super) struct Session<'a> {
     states: &'a mut KernelStates,
     control: &'a Control,
     duration: Option<Duration>,
+    /// Of a recording that keeps what happened last: how long a window is.
+    last: Option<Duration>,
     progress: &'a mut dyn FnMut(Progress),
     /// Wishes to stop that were heard.
     stops_heard: u32,
     hot: HotFiles,
     sample: Text,
-    samples: Vec<u8>,
+    /// Samples of all windows.
     sample_count: u32,
+    former: Option<Window>,
+    window: Window,
     lost_marks: u32,
     cgroups: Option<Cgroups>,
     begun: Instant,
     next_sample: Instant,
+    next_window: Option<Instant>,
 }
 
 impl<'a> Session<'a> {
@@ -142,30 +170,40 @@ impl<'a> Session<'a> {
         rings: &'a mut Rings,
         states: &'a mut KernelStates,
         control: &'a Control,
-        duration: Option<Duration>,
+        [duration, last]: [Option<Duration>; 2],
         tells_cgroups: bool,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Result<Session<'a>, RecordError> {
         let hot = HotFiles::open()?;
         let (sample, now) = (hot.sample_text(), Instant::now());
         let (begun, next_sample) = (now, now);
-        let (samples, sample_count) = (Vec::new(), 0);
+        let window = Window {
+            number: 1,
+            times: Times::now(),
+            before: Snapshot { texts: Vec::new() },
+            samples: Vec::new(),
+            sample_count: 0,
+            stats_before: Vec::new(),
+        };
         let session = Session {
             instance,
             rings,
             states,
             control,
             duration,
+            last,
             progress,
             stops_heard: 0,
             hot,
             sample,
-            samples,
-            sample_count,
+            sample_count: 0,
+            former: None,
+            window,
             lost_marks: 0,
             cgroups: tells_cgroups.then(Cgroups::default),
             begun,
             next_sample,
+            next_window: None,
         };
         Ok(session)
     }
@@ -180,29 +218,78 @@ impl<'a> Session<'a> {
         target: &mut Target<'_>,
         output: &File,
     ) -> Result<Observed, RecordError> {
-        let mut snapshots: [Snapshot; 3] = array::from_fn(|_| self.hot.snapshot());
-        let [before, cmdend, after] = &mut snapshots;
+        let [mut cmdend, mut after]: [Snapshot; 2] = array::from_fn(|_| self.hot.snapshot());
         // Folds counters of CPUs into those of zones; a kernel without it shows them a little late.
         let _ = tracefs::write(Path::new("/proc/sys/vm/stat_refresh"), "1");
         thread::sleep(SETTLING);
         self.instance.switch(Switch::On)?;
-        self.capture(SNAPSHOTS[0], before)?;
-        self.take_state(Moment::Before)?;
+        self.begin_window()?;
         self.begun = Instant::now();
         self.next_sample = self.begun + SAMPLE_EVERY;
-        self.tell_cgroups()?;
-        self.mark(format_args!("cmd begin"))?;
         let (ended, exit_code) = self.target(target, output)?;
         self.mark(format_args!("cmd end rc={exit_code}"))?;
-        self.capture(SNAPSHOTS[1], cmdend)?;
+        self.capture("", SNAPSHOTS[1], &mut cmdend)?;
+        // The bundle begins with this window, or the former.
+        self.next_window = None;
+        self.last = None;
         self.quiet_tail()?;
-        self.take_state(Moment::After)?;
-        self.capture(SNAPSHOTS[2], after)?;
+        self.take_state("", Moment::After)?;
+        self.capture("", SNAPSHOTS[2], &mut after)?;
         self.instance.switch(Switch::Off)?;
         // Nobody writes any more.
         while self.take()? == Taken::Some {}
-        let Session { samples, sample_count, lost_marks, .. } = self;
-        Ok(Observed { snapshots, samples, sample_count, ended, exit_code, lost_marks })
+        let Session { former, window, lost_marks, .. } = self;
+        let window = match former {
+            None => window,
+            Some(former) => Window {
+                samples: [former.samples, window.samples].concat(),
+                sample_count: former.sample_count + window.sample_count,
+                ..former
+            },
+        };
+        let Window { number, times, before, samples, sample_count, stats_before } = window;
+        Ok(Observed {
+            snapshots: [before, cmdend, after],
+            samples,
+            sample_count,
+            window: number,
+            times,
+            stats_before,
+            ended,
+            exit_code,
+            lost_marks,
+        })
+    }
+
+    /// Reads what a bundle that begins here begins with.
+    fn begin_window(&mut self) -> Result<(), RecordError> {
+        let prefix = Window::prefix(self.window.number);
+        let mut before = self.hot.snapshot();
+        self.capture(&prefix, SNAPSHOTS[0], &mut before)?;
+        self.window.before = before;
+        self.take_state(&prefix, Moment::Before)?;
+        self.cgroups = self.cgroups.take().map(|_| Cgroups::default());
+        self.tell_cgroups()?;
+        self.mark(format_args!("{prefix}cmd begin"))?;
+        self.next_window = self.last.map(|last| Instant::now() + last);
+        Ok(())
+    }
+
+    /// Forgets the former window, and begins another.
+    fn next_window(&mut self) -> Result<(), RecordError> {
+        while self.take()? == Taken::Some {}
+        self.rings.next_window();
+        self.states.next_window();
+        let window = Window {
+            number: self.window.number + 1,
+            times: Times::now(),
+            before: Snapshot { texts: Vec::new() },
+            samples: Vec::new(),
+            sample_count: 0,
+            stats_before: self.rings.stats().map_err(RecordError::Setup)?,
+        };
+        self.former = Some(std::mem::replace(&mut self.window, window));
+        self.begin_window()
     }
 
     fn target(
@@ -256,6 +343,9 @@ impl<'a> Session<'a> {
                 self.tell_cgroups()?;
                 self.next_sample = now + SAMPLE_EVERY;
             }
+            if self.next_window.is_some_and(|next| now >= next) {
+                self.next_window()?;
+            }
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(Woken::Deadline);
             }
@@ -308,19 +398,24 @@ impl<'a> Session<'a> {
         self.wait(None, Some(Instant::now() + TAIL)).map(|_| ())
     }
 
-    fn capture(&mut self, name: &str, snapshot: &mut Snapshot) -> Result<(), RecordError> {
+    fn capture(
+        &mut self,
+        prefix: &str,
+        name: &str,
+        snapshot: &mut Snapshot,
+    ) -> Result<(), RecordError> {
         let _urgent = Urgent::begin();
-        self.mark(format_args!("{name} begin"))?;
+        self.mark(format_args!("{prefix}{name} begin"))?;
         self.hot.read(snapshot)?;
-        self.mark(format_args!("{name} end"))
+        self.mark(format_args!("{prefix}{name} end"))
     }
 
     /// Reads the kernel's own state, where it may be read.
-    fn take_state(&mut self, moment: Moment) -> Result<(), RecordError> {
+    fn take_state(&mut self, prefix: &str, moment: Moment) -> Result<(), RecordError> {
         if self.states.is_readable() {
-            self.mark(format_args!("state {} begin", moment.name()))?;
+            self.mark(format_args!("{prefix}state {} begin", moment.name()))?;
             self.states.take(moment);
-            self.mark(format_args!("state {} end", moment.name()))?;
+            self.mark(format_args!("{prefix}state {} end", moment.name()))?;
         }
         Ok(())
     }
@@ -336,8 +431,9 @@ impl<'a> Session<'a> {
             uptime_s()
         };
         let heading = format!("# sample {number} uptime {uptime:.2}\n");
-        self.samples.extend_from_slice(heading.as_bytes());
-        self.samples.extend_from_slice(self.sample.bytes());
+        self.window.sample_count += 1;
+        self.window.samples.extend_from_slice(heading.as_bytes());
+        self.window.samples.extend_from_slice(self.sample.bytes());
         let gauge = self.gauge().map_err(RecordError::Setup)?;
         (self.progress)(Progress::Running(gauge));
         Ok(())
