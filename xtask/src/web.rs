@@ -21,9 +21,16 @@ pub struct WebArgs {
     /// target/web-test
     #[arg(long)]
     test: bool,
-    /// Test with a trace of 100 MB and ten thousand damaged files instead of 20 MB and five hundred: minutes
+    /// Test with a trace of 100 MB instead of 20 MB, and judge times: minutes
     #[arg(long, requires = "test")]
     long: bool,
+    /// Also hand damaged files to the page's worker in node: none may end the compiled libraries. NEARPAGE_INPUTS says how many
+    /// (500), NEARPAGE_FUZZ_SEED which
+    #[arg(long)]
+    damaged: bool,
+    /// Build no page: run the libraries' own tests under WebAssembly, in node; needs Rust's target wasm32-wasip1
+    #[arg(long, conflicts_with_all = ["test", "damaged"])]
+    libraries: bool,
 }
 
 /// Why there is no page.
@@ -52,11 +59,36 @@ pub enum WebError {
 const BYTES_MOST: usize = 1_500_000;
 const TARGET: &str = "wasm32-unknown-unknown";
 const MODULE: &str = "nearpage_web";
+/// The same instructions, with files, a clock and an output that tests print to.
+const TARGET_OF_TESTS: &str = "wasm32-wasip1";
+/// What answers on the page.
+const LIBRARIES: [&str; 5] = [
+    "nearpage-machine",
+    "nearpage-explain",
+    "nearpage-bundle",
+    "nearpage-trace",
+    "nearpage-replay",
+];
 /// Inputs to look at, by the names that the page has for them.
 const EXAMPLES: [(&str, &str); 3] = [
     ("two-sockets.numactl", "docs/src/examples/two-sockets.numactl"),
     ("refused.log", "crates/nearpage-explain/tests/reports/6.12/lowmem-reserve-order3.log"),
     ("q612-n2-mixed.tar.zst", "crates/nearpage-replay/bundles/q612-n2-mixed.tar.zst"),
+];
+
+/// What is damaged, by kind: files, and folders of them.
+const WHOLES: [(&str, &str); 11] = [
+    ("machine", "docs/src/examples/two-sockets.numactl"),
+    ("machine", "docs/src/examples/memoryless.machine"),
+    ("machine", "crates/nearpage-machine/src/hwloc/data"),
+    ("log", "crates/nearpage-explain/tests/reports/6.1"),
+    ("log", "crates/nearpage-explain/tests/reports/public"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v6.dat"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v7.dat"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v7.txt.zst"),
+    ("trace", "crates/nearpage-trace/tests/binary/perf.data.zst"),
+    ("trace", "crates/nearpage-trace/tests/binary/perf.txt.zst"),
+    ("recording", "bundles/q612-n2-state.tar.zst"),
 ];
 
 /// Builds the page, or says what is missing.
@@ -65,6 +97,9 @@ const EXAMPLES: [(&str, &str); 3] = [
 ///
 /// [`WebError`].
 pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
+    if arguments.libraries {
+        return libraries();
+    }
     if let Some(missing) = missing() {
         println!("SKIPPED: the page is not built: {missing}");
         return Ok(());
@@ -75,10 +110,13 @@ pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
     if bytes > BYTES_MOST {
         return Err(WebError::TooLarge { bytes });
     }
-    match arguments.test {
-        true => test(&folder, arguments.long),
-        false => Ok(()),
+    if arguments.damaged {
+        damaged(&folder)?;
     }
+    if arguments.test {
+        test(&folder, arguments.long)?;
+    }
+    Ok(())
 }
 
 fn build(folder: &Path) -> Result<(), WebError> {
@@ -128,13 +166,8 @@ fn sizes(folder: &Path) -> Result<usize, WebError> {
 }
 
 fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
-    for (program, package) in [("chromium", "chromium"), ("node", "nodejs")] {
-        if !answers(program) {
-            println!(
-                "SKIPPED: the page is not tried: there is no {program} (apt install {package})"
-            );
-            return Ok(());
-        }
+    if !has("chromium", "chromium", "the page is not tried") || !has_node("the page is not tried") {
+        return Ok(());
     }
     let out = target_dir().join("web-test");
     fs::create_dir_all(&out).map_err(failed(&out))?;
@@ -168,10 +201,74 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
         &["replay", bundle, "--json", "--topology", other, "--map-cpus", "round-robin"],
     )?;
     let script = root().join("crates/nearpage-web/tests/browser.mjs");
-    let [megabytes, mutants] = if is_long { ["100", "10000"] } else { ["20", "500"] };
+    let megabytes = if is_long { "100" } else { "20" };
     let mut node = Command::new("node");
-    node.arg(script).arg(folder).arg(&out).args([megabytes, mutants]);
+    node.arg(script).arg(folder).arg(&out).arg(megabytes);
     Ok(step("the test in Chromium", &mut node)?)
+}
+
+/// Hands damaged files to the page's worker, where there is no browser.
+fn damaged(folder: &Path) -> Result<(), WebError> {
+    if !has_node("damaged files are not tried") {
+        return Ok(());
+    }
+    let wholes = tempfile::tempdir().map_err(failed(folder))?;
+    for (kind, from) in WHOLES {
+        let from = root().join(from);
+        let to = wholes.path().join(kind);
+        if from.is_dir() {
+            copy_all(&from, &to)?;
+            continue;
+        }
+        copy(&from, &to.join(from.file_name().unwrap_or_default()))?;
+        // Damage to what is packed seldom gets further than to what unpacks it.
+        if from.extension().is_some_and(|extension| extension == "zst") {
+            let packed = fs::File::open(&from).map_err(failed(&from))?;
+            let unpacked = ruzstd::decoding::StreamingDecoder::new(packed)
+                .map_err(|error| failed(&from)(io::Error::other(error)));
+            let to = to.join(from.file_stem().unwrap_or_default());
+            let mut file = fs::File::create(&to).map_err(failed(&to))?;
+            io::copy(&mut unpacked?, &mut file).map_err(failed(&to))?;
+        }
+    }
+    let script = root().join("crates/nearpage-web/tests/damaged.mjs");
+    let mut node = Command::new("node");
+    node.arg(script).arg(folder).arg(wholes.path()).arg(target_dir().join("web-damaged"));
+    Ok(step("damaged files", &mut node)?)
+}
+
+/// Runs the tests within the libraries where addresses have 32 bits and there are no threads.
+fn libraries() -> Result<(), WebError> {
+    const WHAT_NOT: &str = "the libraries are not tested under WebAssembly";
+    if !has_target(TARGET_OF_TESTS) {
+        println!(
+            "SKIPPED: {WHAT_NOT}: there is no target {TARGET_OF_TESTS} (rustup target add {TARGET_OF_TESTS})"
+        );
+        return Ok(());
+    }
+    if !has_node(WHAT_NOT) {
+        return Ok(());
+    }
+    let script = root().join("crates/nearpage-web/tests/wasi.mjs");
+    let mut tests = Command::new(env!("CARGO"));
+    tests.args(["test", "--lib", "--target", TARGET_OF_TESTS]).current_dir(root());
+    tests.args(LIBRARIES.iter().flat_map(|library| ["--package", library]));
+    let runner = format!("node --no-warnings {}", script.display());
+    tests.env("CARGO_TARGET_WASM32_WASIP1_RUNNER", runner);
+    Ok(step("tests under WebAssembly", &mut tests)?)
+}
+
+fn has_node(what_not: &str) -> bool {
+    has("node", "nodejs", what_not)
+}
+
+/// Whether a program runs; a line says what is not done without it.
+fn has(program: &str, package: &str, what_not: &str) -> bool {
+    let is_there = answers(program);
+    if !is_there {
+        println!("SKIPPED: {what_not}: there is no {program} (apt install {package})");
+    }
+    is_there
 }
 
 /// What there is not, and how it comes.
