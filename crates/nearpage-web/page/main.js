@@ -330,6 +330,13 @@ function control({ name, values, meaning }) {
     input.value = value;
     slider.setAttribute('aria-valuetext', String(value));
   });
+  // What is not set stands at the left end: a click there, or the key for it, moves nothing and still means it.
+  for (const type of ['pointerup', 'keyup']) {
+    slider.addEventListener(type, ({ key }) => {
+      const isMeant = type === 'pointerup' || /^(Arrow|Home|End|Page)/.test(key);
+      if (isMeant && input.value === '') slider.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+  }
   return element('p', { class: 'field' }, label, element('span', { class: 'slider' }, slider, input), about);
 }
 

@@ -89,7 +89,7 @@ async function click(selector) {
   for (const type of ['mousePressed', 'mouseReleased']) await send('Input.dispatchMouseEvent', { type, ...at, button: 'left', clickCount: 1 });
 }
 async function key(name, code = name, modifiers = 0) {
-  const codes = { Tab: 9, Enter: 13, ArrowRight: 39, ArrowLeft: 37, ' ': 32, a: 65, Delete: 46 };
+  const codes = { Tab: 9, Enter: 13, ArrowRight: 39, ArrowLeft: 37, ' ': 32, a: 65, Delete: 46, Home: 36 };
   const text = { Enter: '\r', ' ': ' ' }[name];
   for (const type of ['keyDown', 'keyUp']) {
     await send('Input.dispatchKeyEvent', { type, key: name, code, modifiers, windowsVirtualKeyCode: codes[name], text: type === 'keyDown' ? text : undefined });
@@ -186,6 +186,11 @@ async function look(width, scheme) {
   await until("/q612.*answered in/.test(document.getElementById('said').textContent)", 'a recording');
   assert.deepEqual(await answer(), expected('replay.json'), 'the replay is as `nearpage replay` prints it');
   const took = (await said()).match(/answered in (.*)\./)[1];
+  // The left end of a slider that nobody set is a value, too.
+  await run("document.querySelector('[data-slides=\"pcp.batch_scale_max\"]').focus()");
+  await key('Home');
+  await until("[...document.querySelectorAll('#panel h2')].some((head) => head.textContent.startsWith('What if'))", 'a what-if by a key');
+  assert.match(await run('location.hash'), /set=pcp.batch_scale_max%3D0/);
   await sound('recording');
   await picture(name('recording'));
   await visit('#example=q612-n2-mixed.tar.zst&model=linux-6.1&set=pcp.batch_scale_max%3D0');

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read};
 
-use nearpage_machine::{Budget, Kept, Unpacking};
+use nearpage_machine::{Kept, Unpacking};
 
 use super::super::head;
 use super::Lines;
@@ -127,7 +127,7 @@ impl TraceDat {
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
-        let unpacking = Unpacking::new(&Budget::DEFAULT);
+        let unpacking = Unpacking::new(&nearpage_machine::Budget::DEFAULT);
         let pages: usize = cpus.iter().map(|(_, places)| places.len()).sum();
         let cpus = cpus.into_iter().map(|(cpu, places)| CpuPages {
             cpu,
