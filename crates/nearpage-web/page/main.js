@@ -105,9 +105,9 @@ function take(name, blob) {
   ask();
 }
 
-/** Takes what somebody brought. A link has settings for it; those of another input before are none of its own. */
+/** Takes what somebody brought. A link has settings for it; those of another input that was shown before are none of its own. */
 function bring(name, blob) {
-  const before = source ? EMPTY : state;
+  const before = shown ? EMPTY : state;
   state = { ...structuredClone(before), example: '', numa: '', kind: get('kind').value };
   // Nothing in a name commands anything.
   take(name.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, '?'), blob);
