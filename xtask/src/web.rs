@@ -28,9 +28,6 @@ pub struct WebArgs {
     /// (500), NEARPAGE_FUZZ_SEED which
     #[arg(long)]
     damaged: bool,
-    /// Build no page: run the libraries' own tests under WebAssembly, in node; needs Rust's target wasm32-wasip1
-    #[arg(long, conflicts_with_all = ["test", "damaged"])]
-    libraries: bool,
 }
 
 /// Why there is no page.
@@ -59,16 +56,6 @@ pub enum WebError {
 const BYTES_MOST: usize = 1_500_000;
 const TARGET: &str = "wasm32-unknown-unknown";
 const MODULE: &str = "nearpage_web";
-/// The same instructions, with files, a clock and an output that tests print to.
-const TARGET_OF_TESTS: &str = "wasm32-wasip1";
-/// What answers on the page.
-const LIBRARIES: [&str; 5] = [
-    "nearpage-machine",
-    "nearpage-explain",
-    "nearpage-bundle",
-    "nearpage-trace",
-    "nearpage-replay",
-];
 /// Inputs to look at, by the names that the page has for them.
 const EXAMPLES: [(&str, &str); 3] = [
     ("two-sockets.numactl", "docs/src/examples/two-sockets.numactl"),
@@ -97,9 +84,6 @@ const WHOLES: [(&str, &str); 11] = [
 ///
 /// [`WebError`].
 pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
-    if arguments.libraries {
-        return libraries();
-    }
     if let Some(missing) = missing() {
         println!("SKIPPED: the page is not built: {missing}");
         return Ok(());
@@ -213,9 +197,18 @@ fn damaged(folder: &Path) -> Result<(), WebError> {
         return Ok(());
     }
     let wholes = tempfile::tempdir().map_err(failed(folder))?;
+    gather(wholes.path())?;
+    let script = root().join("crates/nearpage-web/tests/damaged.mjs");
+    let mut node = Command::new("node");
+    node.arg(script).arg(folder).arg(wholes.path()).arg(target_dir().join("web-damaged"));
+    Ok(step("damaged files", &mut node)?)
+}
+
+/// Puts what is to be damaged into a folder, a folder for each kind.
+fn gather(folder: &Path) -> Result<(), WebError> {
     for (kind, from) in WHOLES {
         let from = root().join(from);
-        let to = wholes.path().join(kind);
+        let to = folder.join(kind);
         if from.is_dir() {
             copy_all(&from, &to)?;
             continue;
@@ -231,31 +224,7 @@ fn damaged(folder: &Path) -> Result<(), WebError> {
             io::copy(&mut unpacked?, &mut file).map_err(failed(&to))?;
         }
     }
-    let script = root().join("crates/nearpage-web/tests/damaged.mjs");
-    let mut node = Command::new("node");
-    node.arg(script).arg(folder).arg(wholes.path()).arg(target_dir().join("web-damaged"));
-    Ok(step("damaged files", &mut node)?)
-}
-
-/// Runs the tests within the libraries where addresses have 32 bits and there are no threads.
-fn libraries() -> Result<(), WebError> {
-    const WHAT_NOT: &str = "the libraries are not tested under WebAssembly";
-    if !has_target(TARGET_OF_TESTS) {
-        println!(
-            "SKIPPED: {WHAT_NOT}: there is no target {TARGET_OF_TESTS} (rustup target add {TARGET_OF_TESTS})"
-        );
-        return Ok(());
-    }
-    if !has_node(WHAT_NOT) {
-        return Ok(());
-    }
-    let script = root().join("crates/nearpage-web/tests/wasi.mjs");
-    let mut tests = Command::new(env!("CARGO"));
-    tests.args(["test", "--lib", "--target", TARGET_OF_TESTS]).current_dir(root());
-    tests.args(LIBRARIES.iter().flat_map(|library| ["--package", library]));
-    let runner = format!("node --no-warnings {}", script.display());
-    tests.env("CARGO_TARGET_WASM32_WASIP1_RUNNER", runner);
-    Ok(step("tests under WebAssembly", &mut tests)?)
+    Ok(())
 }
 
 fn has_node(what_not: &str) -> bool {
@@ -328,6 +297,17 @@ mod tests {
         let version = locked("wasm-bindgen").expect("it is locked");
         assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
         assert_eq!(locked("no-such-crate"), None);
+    }
+
+    #[test]
+    fn what_is_damaged_is_there_packed_and_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        gather(folder.path()).unwrap();
+        let recordings = folder.path().join("recording");
+        let of = |name: &str| fs::metadata(recordings.join(name)).unwrap().len();
+        assert!(of("q612-n2-state.tar") > of("q612-n2-state.tar.zst"));
+        assert!(fs::read_dir(folder.path().join("log")).unwrap().count() > 50);
+        assert!(folder.path().join("trace/perf.data").is_file());
     }
 
     #[test]
