@@ -58,7 +58,7 @@ struct Step {
 }
 
 /// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 24] = [
+const STEPS: [Step; 25] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -87,6 +87,7 @@ const STEPS: [Step; 24] = [
         &[("NEARPAGE_INPUTS", "1000")],
         "test --release -p nearpage-cli --test recorded no_hostile_folder",
     ),
+    counted(&[("NEARPAGE_INPUTS", "10000")], "xtask web --damaged"),
     fuzz("test -p nearpage-cli --test cli one_hostile_field"),
     fuzz("test -p nearpage-cli --test replay fuzz"),
     fuzz("test -p nearpage-kernel --lib noise"),

@@ -21,9 +21,13 @@ pub struct WebArgs {
     /// target/web-test
     #[arg(long)]
     test: bool,
-    /// Test with a trace of 100 MB and ten thousand damaged files instead of 20 MB and five hundred: minutes
+    /// Test with a trace of 100 MB instead of 20 MB, and judge times: minutes
     #[arg(long, requires = "test")]
     long: bool,
+    /// Also hand damaged files to the page's worker in node: none may end the compiled libraries. NEARPAGE_INPUTS says how many
+    /// (500), NEARPAGE_FUZZ_SEED which
+    #[arg(long)]
+    damaged: bool,
 }
 
 /// Why there is no page.
@@ -59,6 +63,21 @@ const EXAMPLES: [(&str, &str); 3] = [
     ("q612-n2-mixed.tar.zst", "crates/nearpage-replay/bundles/q612-n2-mixed.tar.zst"),
 ];
 
+/// What is damaged, by kind: files, and folders of them.
+const WHOLES: [(&str, &str); 11] = [
+    ("machine", "docs/src/examples/two-sockets.numactl"),
+    ("machine", "docs/src/examples/memoryless.machine"),
+    ("machine", "crates/nearpage-machine/src/hwloc/data"),
+    ("log", "crates/nearpage-explain/tests/reports/6.1"),
+    ("log", "crates/nearpage-explain/tests/reports/public"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v6.dat"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v7.dat"),
+    ("trace", "crates/nearpage-trace/tests/binary/trace-v7.txt.zst"),
+    ("trace", "crates/nearpage-trace/tests/binary/perf.data.zst"),
+    ("trace", "crates/nearpage-trace/tests/binary/perf.txt.zst"),
+    ("recording", "bundles/q612-n2-state.tar.zst"),
+];
+
 /// Builds the page, or says what is missing.
 ///
 /// # Errors
@@ -75,10 +94,13 @@ pub fn run(arguments: &WebArgs) -> Result<(), WebError> {
     if bytes > BYTES_MOST {
         return Err(WebError::TooLarge { bytes });
     }
-    match arguments.test {
-        true => test(&folder, arguments.long),
-        false => Ok(()),
+    if arguments.damaged {
+        damaged(&folder)?;
     }
+    if arguments.test {
+        test(&folder, arguments.long)?;
+    }
+    Ok(())
 }
 
 fn build(folder: &Path) -> Result<(), WebError> {
@@ -128,13 +150,8 @@ fn sizes(folder: &Path) -> Result<usize, WebError> {
 }
 
 fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
-    for (program, package) in [("chromium", "chromium"), ("node", "nodejs")] {
-        if !answers(program) {
-            println!(
-                "SKIPPED: the page is not tried: there is no {program} (apt install {package})"
-            );
-            return Ok(());
-        }
+    if !has("chromium", "chromium", "the page is not tried") || !has_node("the page is not tried") {
+        return Ok(());
     }
     let out = target_dir().join("web-test");
     fs::create_dir_all(&out).map_err(failed(&out))?;
@@ -168,10 +185,59 @@ fn test(folder: &Path, is_long: bool) -> Result<(), WebError> {
         &["replay", bundle, "--json", "--topology", other, "--map-cpus", "round-robin"],
     )?;
     let script = root().join("crates/nearpage-web/tests/browser.mjs");
-    let [megabytes, mutants] = if is_long { ["100", "10000"] } else { ["20", "500"] };
+    let megabytes = if is_long { "100" } else { "20" };
     let mut node = Command::new("node");
-    node.arg(script).arg(folder).arg(&out).args([megabytes, mutants]);
+    node.arg(script).arg(folder).arg(&out).arg(megabytes);
     Ok(step("the test in Chromium", &mut node)?)
+}
+
+/// Hands damaged files to the page's worker, where there is no browser.
+fn damaged(folder: &Path) -> Result<(), WebError> {
+    if !has_node("damaged files are not tried") {
+        return Ok(());
+    }
+    let wholes = tempfile::tempdir().map_err(failed(folder))?;
+    gather(wholes.path())?;
+    let script = root().join("crates/nearpage-web/tests/damaged.mjs");
+    let mut node = Command::new("node");
+    node.arg(script).arg(folder).arg(wholes.path()).arg(target_dir().join("web-damaged"));
+    Ok(step("damaged files", &mut node)?)
+}
+
+/// Puts what is to be damaged into a folder, a folder for each kind.
+fn gather(folder: &Path) -> Result<(), WebError> {
+    for (kind, from) in WHOLES {
+        let from = root().join(from);
+        let to = folder.join(kind);
+        if from.is_dir() {
+            copy_all(&from, &to)?;
+            continue;
+        }
+        copy(&from, &to.join(from.file_name().unwrap_or_default()))?;
+        // Damage to what is packed seldom gets further than to what unpacks it.
+        if from.extension().is_some_and(|extension| extension == "zst") {
+            let packed = fs::File::open(&from).map_err(failed(&from))?;
+            let unpacked = ruzstd::decoding::StreamingDecoder::new(packed)
+                .map_err(|error| failed(&from)(io::Error::other(error)));
+            let to = to.join(from.file_stem().unwrap_or_default());
+            let mut file = fs::File::create(&to).map_err(failed(&to))?;
+            io::copy(&mut unpacked?, &mut file).map_err(failed(&to))?;
+        }
+    }
+    Ok(())
+}
+
+fn has_node(what_not: &str) -> bool {
+    has("node", "nodejs", what_not)
+}
+
+/// Whether a program runs; a line says what is not done without it.
+fn has(program: &str, package: &str, what_not: &str) -> bool {
+    let is_there = answers(program);
+    if !is_there {
+        println!("SKIPPED: {what_not}: there is no {program} (apt install {package})");
+    }
+    is_there
 }
 
 /// What there is not, and how it comes.
@@ -231,6 +297,17 @@ mod tests {
         let version = locked("wasm-bindgen").expect("it is locked");
         assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
         assert_eq!(locked("no-such-crate"), None);
+    }
+
+    #[test]
+    fn what_is_damaged_is_there_packed_and_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        gather(folder.path()).unwrap();
+        let recordings = folder.path().join("recording");
+        let of = |name: &str| fs::metadata(recordings.join(name)).unwrap().len();
+        assert!(of("q612-n2-state.tar") > of("q612-n2-state.tar.zst"));
+        assert!(fs::read_dir(folder.path().join("log")).unwrap().count() > 50);
+        assert!(folder.path().join("trace/perf.data").is_file());
     }
 
     #[test]

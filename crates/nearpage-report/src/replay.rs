@@ -59,6 +59,13 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
         ul { @for fact in &replay.facts { li { (fact) } } }
         (score(replay.fidelity))
         p.faint { (replay.open_loop) }
+        @if let Some(what_if) = &replay.what_if {
+            // What is asked comes first.
+            h2 { "What if: " (what_if.title) }
+            ul { @for change in &what_if.changes { li { (change) } } }
+            (table(&[&[""], &*what_if.columns].concat(), &what_if.rows.iter().map(what_if_cells).collect::<Vec<_>>()))
+            @if let Some(machine) = &what_if.machine { (machine.draw("what if")) }
+        }
         h2 { "Predicted, and recorded" }
         (quantities(&replay.fidelity.rows))
         h3 { "By zone" }
@@ -68,12 +75,6 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
             div.plots { @for lines in &replay.lines { (charts::lines(lines)) } }
         }
         (pagesets(&replay.fidelity.rows))
-        @if let Some(what_if) = &replay.what_if {
-            h2 { "What if: " (what_if.title) }
-            ul { @for change in &what_if.changes { li { (change) } } }
-            (table(&[&[""], &*what_if.columns].concat(), &what_if.rows.iter().map(what_if_cells).collect::<Vec<_>>()))
-            @if let Some(machine) = &what_if.machine { (machine.draw("what if")) }
-        }
         @if let Some(objects) = &replay.objects {
             h2 { "Objects" }
             div.scroll tabindex="0" { pre { (objects) } }

@@ -29,6 +29,10 @@ let about = null;
 /** What is asked about: its name and its bytes. */
 let source = null;
 let shown = null;
+/** Whether nothing was shown of the source yet. */
+let isNew = false;
+/** The machine that was shown last, in the short form: a load can be played on it. */
+let earlier = '';
 let worker = null;
 let asked = 0;
 /** The question that is being answered, and the one to ask when it is. */
@@ -96,13 +100,14 @@ async function example(name) {
 function take(name, blob) {
   source = { name, blob };
   shown = null;
+  isNew = true;
   given = false;
   ask();
 }
 
-/** Takes what somebody brought. A link has settings for it; those of another input before are none of its own. */
+/** Takes what somebody brought. A link has settings for it; those of another input that was shown before are none of its own. */
 function bring(name, blob) {
-  const before = source ? EMPTY : state;
+  const before = shown ? EMPTY : state;
   state = { ...structuredClone(before), example: '', numa: '', kind: get('kind').value };
   // Nothing in a name commands anything.
   take(name.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, '?'), blob);
@@ -178,6 +183,7 @@ function finish(data) {
     ask();
     return;
   }
+  if (kind === 'machine') earlier = shown.view.short_form ?? '';
   if (kind === 'machine' && !state.example) {
     // The machine itself goes into the address, where it is short enough.
     state.numa = shown.view.short_form ?? '';
@@ -185,8 +191,15 @@ function finish(data) {
   }
   settings(kind, shown);
   show();
+  if (isNew) reveal();
+  isNew = false;
   const took = data.ms < 1000 ? `${Math.round(data.ms)} ms` : `${(data.ms / 1000).toFixed(1)} s`;
   say(`${source.name.slice(0, 80)}: ${KINDS[kind]}, answered in ${took}.`);
+}
+
+/** Brings the answer into view, where it begins far below. */
+function reveal() {
+  if (get('answer').getBoundingClientRect().top > innerHeight / 2) get('status').scrollIntoView();
 }
 
 /** The parts of an answer, by kind: id, name, and what they show. */
@@ -266,6 +279,8 @@ function settings(kind, answer) {
     for (const field of form.querySelectorAll(`.only-${name}`)) field.hidden = !wanted;
   }
   get('settings-title').textContent = isLoad ? 'What if' : 'Rules and settings';
+  get('settings-about').textContent = isLoad ? 'Change something: the load is played again.' : 'Change something: figures that move are marked under Zones.';
+  get('earlier').hidden = !earlier;
   const models = isLoad ? [['', 'those of the recorded kernel'], ...about.models] : about.models;
   if (form.dataset.kind !== kind) {
     form.dataset.kind = kind;
@@ -315,6 +330,13 @@ function control({ name, values, meaning }) {
     input.value = value;
     slider.setAttribute('aria-valuetext', String(value));
   });
+  // What is not set stands at the left end: a click there, or the key for it, moves nothing and still means it.
+  for (const type of ['pointerup', 'keyup']) {
+    slider.addEventListener(type, ({ key }) => {
+      const isMeant = type === 'pointerup' || /^(Arrow|Home|End|Page)/.test(key);
+      if (isMeant && input.value === '') slider.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+  }
   return element('p', { class: 'field' }, label, element('span', { class: 'slider' }, slider, input), about);
 }
 
@@ -336,6 +358,20 @@ get('settings').addEventListener('input', (event) => {
   if (!isQuick && event.target.type !== 'range' && event.target.tagName !== 'SELECT') return;
   clearTimeout(timer);
   timer = setTimeout(() => { gather(); ask(); }, isQuick ? 60 : 500);
+});
+document.addEventListener('click', (event) => {
+  const link = event.target.closest('[data-to]');
+  if (!link) return;
+  // The fragment of the address is the state: a jump within the page leaves it alone.
+  event.preventDefault();
+  const target = get(link.dataset.to);
+  target.scrollIntoView();
+  target.focus({ preventScroll: true });
+});
+get('earlier').addEventListener('click', () => {
+  get('machine').value = earlier;
+  gather();
+  ask();
 });
 get('settings').addEventListener('submit', (event) => {
   event.preventDefault();

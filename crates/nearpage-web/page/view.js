@@ -192,10 +192,12 @@ export function explained(log, view) {
     parts.push(element('p', {}, `No report of refused memory in ${log.lines} lines.`));
   }
   view.reports.forEach(({ head, paragraphs }, at) => {
-    const zones = log.reports[at].verdict.zones ?? [];
+    const { verdict } = log.reports[at];
+    const zones = verdict.zones ?? [];
     const list = ([label, lines]) => [element('h3', {}, label), element('ul', {}, ...lines.map((line) => element('li', {}, line)))];
     const rows = zones.slice(0, ROWS_MOST).map((zone) => {
-      const told = zone.at_high ?? zone;
+      // The mark that the words are about.
+      const told = verdict.mark === 'high' ? zone.at_high ?? zone : zone;
       const says = zone.excluded ? 'not asked' : told.answer;
       return [zone.node, zone.zone, { text: says, mark: says }, zone.excluded ? JSON.stringify(zone.excluded).replace(/["{}]/g, '').replaceAll('_', ' ') : told.rule.replaceAll('_', ' '),
         { number: true, text: figure(told.free) }, { number: true, text: figure(told.needed) }, { number: true, text: figure(told.mark) },
@@ -214,14 +216,11 @@ export function explained(log, view) {
 
 /** The command's own page, as a part of this one. Its style sheet is this page's; `live` runs its script. */
 export function page(html) {
-  const parsed = new DOMParser().parseFromString(html, 'text/html');
+  // The policy of this page refuses styles in a text, and the browser complains of each: they are set one by one.
+  const plain = html.replace(/<style[^>]*>[^]*?<\/style>/g, '').replace(/<[a-z][^<>]*>/g, (tag) => tag.replaceAll(' style="', ' data-style="'));
+  const parsed = new DOMParser().parseFromString(plain, 'text/html');
   parsed.querySelectorAll('script:not([type="application/json"]), style, link, meta, base, iframe, object, embed').forEach((found) => found.remove());
-  // The policy of this page refuses styles in attributes: they are set one by one.
-  for (const found of parsed.querySelectorAll('[style]')) {
-    const style = found.getAttribute('style');
-    found.removeAttribute('style');
-    found.style.cssText = style;
-  }
+  for (const found of parsed.querySelectorAll('[data-style]')) found.style.cssText = found.dataset.style;
   const part = element('div', { class: 'answer-page' });
   const body = document.adoptNode(parsed.body);
   for (const heading of body.querySelectorAll('h1')) {

@@ -2,6 +2,9 @@
 
 import init, { about, answer } from './nearpage_web.js';
 
+/** Nothing in a memory of 32 bits is larger. */
+const BYTES_MOST = 2 ** 31;
+
 let told = 0;
 let panic = '';
 
@@ -25,6 +28,10 @@ self.onmessage = async ({ data }) => {
   try {
     await ready;
   } catch {
+    return;
+  }
+  if (data.blob?.size >= BYTES_MOST) {
+    self.postMessage({ id: data.id, error: 'it has 2 GiB or more, which a page cannot hold: the command line takes it' });
     return;
   }
   try {

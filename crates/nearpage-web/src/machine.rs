@@ -92,7 +92,11 @@ pub(crate) fn named(text: &str) -> Result<MachineDescription, InputError> {
     let text = text.trim();
     match catalog::machine(text) {
         Some(machine) => MachineDescription::new(text.into(), machine),
-        None => MachineDescription::from_reader(text, text.as_bytes(), &Budget::DEFAULT),
+        // A machine in the short form is named by it.
+        None => {
+            let name = if text.starts_with("--numa") { text } else { "another machine" };
+            MachineDescription::from_reader(name, text.as_bytes(), &Budget::DEFAULT)
+        }
     }
 }
 

@@ -70,6 +70,8 @@ impl Question {
 
     /// The command that asks the same.
     pub(crate) fn origin(&self, kind: Kind) -> Origin {
+        // What was pasted is no file: the command reads what it is given.
+        let name = if self.name == "pasted" { "-" } else { &self.name };
         let mut words: Vec<String> = vec!["nearpage".into()];
         let mut add = |given: &[&str]| words.extend(given.iter().map(|word| (*word).to_owned()));
         match kind {
@@ -78,10 +80,10 @@ impl Question {
                 add(&["topo"]);
                 add(&self.name.split_whitespace().collect::<Vec<_>>());
             }
-            Kind::Machine => add(&["topo", "--topology", &self.name]),
-            Kind::Log => add(&["explain", &self.name]),
-            Kind::Recording => add(&["replay", &self.name]),
-            Kind::Trace => add(&["whatif", &self.name]),
+            Kind::Machine => add(&["topo", "--topology", name]),
+            Kind::Log => add(&["explain", name]),
+            Kind::Recording => add(&["replay", name]),
+            Kind::Trace => add(&["whatif", name]),
         }
         if kind != Kind::Log {
             let set = if kind == Kind::Trace { "--change" } else { "--set" };

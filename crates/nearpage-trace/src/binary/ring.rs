@@ -64,7 +64,7 @@ impl Page {
             let data = self.at + 4;
             match kind {
                 29 if delta == 0 => return Ok(None),
-                29 => self.at = data + self.word(data)? as usize,
+                29 => self.at = data.saturating_add(self.word(data)? as usize).min(self.end),
                 30 => {
                     self.time = self.time.wrapping_add((self.word(data)? << TIME_BITS) + delta);
                     self.at = data + 4;
@@ -80,13 +80,12 @@ impl Page {
                         0 => (data + 4, (self.word(data)? as usize).saturating_sub(4)),
                         words => (data, 4 * words as usize),
                     };
-                    let after = begin + length.next_multiple_of(4);
-                    if begin + length > self.end {
+                    if begin > self.end || length > self.end - begin {
                         let found =
                             format!("a record of {length} bytes beyond the end of its page");
                         return Err(damaged(self.offset + self.at as u64, found));
                     }
-                    self.at = after;
+                    self.at = begin + length.next_multiple_of(4);
                     return Ok(Some((self.time, &self.bytes[begin..begin + length])));
                 }
             }
@@ -155,6 +154,9 @@ mod tests {
         assert_eq!(error, "byte 8208 of the file: a record of 12 bytes beyond the end of its page");
         assert!(page(8, &[0, 4_000_000_000]).unwrap().next().is_err());
         assert!(page(4, &[29 | 1 << 5]).unwrap().next().unwrap().is_none());
+        // Lengths that end beyond the addresses of 32 bits.
+        assert!(page(8, &[0, u32::MAX]).unwrap().next().is_err());
+        assert!(page(8, &[29 | 1 << 5, u32::MAX]).unwrap().next().unwrap().is_none());
         assert!(Page::new(vec![0; 12], 0, Order::Little, 8).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read};
 
-use nearpage_machine::{Budget, Kept, Unpacking};
+use nearpage_machine::{Kept, Unpacking};
 
 use super::super::head;
 use super::Lines;
@@ -127,7 +127,7 @@ impl TraceDat {
         texts.iter().for_each(|text| formats.add(text));
         let mut tasks = Tasks::default();
         names.iter().for_each(|text| tasks.read(text));
-        let unpacking = Unpacking::new(&Budget::DEFAULT);
+        let unpacking = Unpacking::new(&nearpage_machine::Budget::DEFAULT);
         // Some pages may be of no CPU any more.
         let last = cpus.iter().flat_map(|(_, places)| places).max();
         let pages = last.map_or(0, |last| u64::from(*last) + 1);
