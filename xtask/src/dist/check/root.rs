@@ -133,8 +133,9 @@ impl Root {
         let seconds = begun.elapsed().as_secs_f64();
         let printed = self.run(&["/venv/bin/python", "-c", REPLAY])?;
         expect(&printed, "fidelity ", "Python")?;
-        let fleet = self.run(&["/venv/bin/nearpage-fleet", "--version"])?;
-        expect(&fleet, VERSION, "nearpage-fleet")?;
+        // Alone it has no pyarrow, and says so.
+        let fleet = self.run(&["sh", "-c", "/venv/bin/nearpage-fleet --version 2>&1 || true"])?;
+        expect(&fleet, "pip install 'nearpage[fleet]'", "nearpage-fleet")?;
         println!("the wheel in {}: pip took {seconds:.1} s; {}", self.release, printed.trim());
         if seconds > PIP_SECONDS {
             let problem = format!("pip took {seconds:.1} s, expected {PIP_SECONDS} at most");
