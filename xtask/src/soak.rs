@@ -57,8 +57,8 @@ struct Step {
     arguments: &'static str,
 }
 
-/// What there is to run. Each takes some minutes at most, so that a round has all kinds.
-const STEPS: [Step; 25] = [
+/// What there is to run. Each but the last takes some minutes at most, so that a round has all kinds.
+const STEPS: [Step; 26] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
@@ -102,6 +102,8 @@ const STEPS: [Step; 25] = [
     once(&[("NEARPAGE_CHURN_HOURS", "48")], "test -p nearpage-preload --test programs churn"),
     once(&[("BOOK_SLOW", "1"), ("TRYCMD", "overwrite")], "test -p nearpage-cli --test book slow_"),
     once(&[], "run --release -- lab all"),
+    // An hour: it comes last, or alone by `cargo xtask soak dist`.
+    once(&[], "xtask dist --check source program deb rpm wheels crates image"),
 ];
 
 const fn random(

@@ -5,7 +5,7 @@ mod root;
 
 use std::process::Command;
 
-use super::{Dist, DistError, Result, container, has, output, roots};
+use super::{Dist, DistError, Result, container, has, output, program, roots};
 use root::Root;
 
 /// The release that packages are made for, and one that is older than what they are built on.
@@ -28,6 +28,9 @@ pub(super) fn run(dist: &Dist) -> Result {
         root.static_programs(dist)?;
         root.wheel(dist)?;
         if release == RELEASES[0] {
+            for processor in program::PROCESSORS {
+                root.foreign_wheel(dist, processor)?;
+            }
             root.debian(dist)?;
             root.rpm(dist)?;
         }

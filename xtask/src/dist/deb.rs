@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::archive::{all, gzip};
-use super::{Dist, DistError, PROCESSOR, Result, VERSION, has, io_error, output};
+use super::{Dist, PROCESSOR, Result, VERSION, has, io_error, output};
 use crate::install::program::{put, write};
 use crate::install::{InstallArgs, install_from, soname};
 
@@ -42,15 +42,12 @@ pub(super) fn make(dist: &Dist) -> Result {
     if !has("dpkg-deb", made, "dpkg") || !has("dpkg-shlibdeps", made, "dpkg-dev") {
         return Ok(());
     }
-    let (debian, libdir) = match PROCESSOR {
-        "x86_64" => ("amd64", "/usr/lib/x86_64-linux-gnu"),
-        "aarch64" => ("arm64", "/usr/lib/aarch64-linux-gnu"),
-        other => return Err(DistError::Wrong(format!("{made} is not made on {other}"))),
-    };
+    let debian = processor(PROCESSOR);
+    let libdir = format!("/usr/lib/{PROCESSOR}-linux-gnu");
     let folder = dist.stage("deb")?;
     let arguments = InstallArgs {
         prefix: "/usr".into(),
-        libdir: Some(libdir.into()),
+        libdir: Some(libdir.clone().into()),
         destdir: Some(folder.clone()),
         program: true,
         profile: "dist".into(),
@@ -83,6 +80,15 @@ pub(super) fn make(dist: &Dist) -> Result {
         output("lintian", command.args(["--fail-on", "error,warning", "--allow-root"]).arg(&to))?;
     }
     Ok(())
+}
+
+/// What Debian calls a processor.
+pub(super) fn processor(of: &str) -> &str {
+    match of {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 fn documents(dist: &Dist, folder: &Path) -> Result {
