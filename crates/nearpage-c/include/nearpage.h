@@ -2,8 +2,8 @@
  * nearpage: the NUMA page allocator of a kernel, on real memory of a process.
  *
  * Each function that can fail returns 0 or a negative errno, and leaves a message for nearpage_last_error().
- * Structures of options start with their own size: the library reads what an older header did not know as 0, and refuses
- * what it does not know itself, unless that is 0.
+ * Structures of options start with their own size: the library reads what an older header did not know as 0, and
+ * refuses what it does not know itself, unless that is 0.
  * All functions may be called by many threads at once, and by the child of a fork; none from a signal handler.
  */
 

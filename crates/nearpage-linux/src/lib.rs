@@ -39,7 +39,8 @@
 //! | [`HostMachine`], [`HostNode`], [`Environment`], [`Nodes`] | the nodes that a memory has: the kernel's, or emulated ones |
 //! | [`BindMode`], [`Binding`], [`HugePages`], [`StorageInUse`] | what is behind the addresses, and how CPUs keep their caches |
 //! | [`Warning`], [`VariableWarning`] | what is not as it was asked for |
-//! | [`PageBlock`] | pages that free themselves; frame numbers are methods of [`Memory`] |
+//! | [`PageBlock`], [`OwnedPages`] | pages that free themselves, borrowed or owned; frame numbers are methods of [`Memory`] |
+//! | [`MappedBytes`] | more than a block can have |
 //! | [`LockablePages`], [`LockedPage`], [`PageHandle`] | locks of pages |
 //! | [`Reclaim`], [`Shrinker`], [`Pressure`] | what happens when memory gets short |
 //! | [`SlabAllocator`], [`KmemCache`], [`TypedCache`], [`SizeClasses`] | objects smaller than a page |
