@@ -472,7 +472,8 @@ int nearpage_pages_free_bulk(const struct nearpage_memory *memory, size_t count,
 /**
  * The node that an address belongs to, or -EFAULT if it is of no node's range, and in no bytes that were asked for on a node.
  */
-int nearpage_node_of(const struct nearpage_memory *memory, const void *address);
+int nearpage_node_of(const struct nearpage_memory *memory,
+                     const void *address);
 
 /**
  * Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE: what callers have and what CPUs cache. A limit of
