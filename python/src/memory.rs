@@ -308,7 +308,7 @@ impl Memory {
         #[pyo3(from_py_with = named::node)] node: Option<u32>,
     ) -> PyResult<()> {
         known(&self.heap.host, node)?;
-        let limits = Limits { hard_bytes, soft_bytes };
+        let limits = Limits { hard_bytes, soft_bytes, ..Limits::default() };
         let set = short(py, || self.heap.host.set_limits(limit_of(node), limits))?;
         set.map_err(|error| {
             let message = format!("{error}, expected less than hard_bytes by a page or more");

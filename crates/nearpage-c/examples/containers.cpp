@@ -51,12 +51,34 @@ int main() {
   } catch (const std::system_error& error) {
     std::printf("refused: %s\n", error.what());
   }
+  // Vectors of gigabytes, one by each of the two ways; what is not touched costs nothing.
+  const std::size_t gigabytes = std::size_t(2) << 30;
+  std::vector<char, nearpage::allocator<char>> large{nearpage::allocator<char>(memory, 1)};
+  large.reserve(gigabytes);
+  for (int i = 0; i < 10000000; ++i) large.push_back(static_cast<char>(i));
+  std::pmr::vector<long> longs(&near);
+  longs.reserve(gigabytes / sizeof(long));
+  longs.assign(1000000, 7);
+  if (large[9999999] != static_cast<char>(9999999) || longs[999999] != 7) return 1;
+  if (nearpage_node_of(memory.get(), &large[9999999]) != 1) return 1;
+  if (nearpage_node_of(memory.get(), &longs[999999]) != 0) return 1;
+
   try {
     std::vector<char, nearpage::allocator<char>> much{nearpage::allocator<char>(memory)};
     much.resize(std::size_t(1) << 40);
     return 1;
-  } catch (const std::bad_alloc&) {
-    if (std::strstr(nearpage_last_error(), "1099511627776") == nullptr) return 1;
+  } catch (const std::bad_alloc& error) {
+    std::printf("refused: %s\n", error.what());
+    if (std::strstr(error.what(), "1099511627776") == nullptr) return 1;
+  }
+  nearpage_set_limits(memory.get(), 0, gigabytes / 2 * 3, 0);
+  try {
+    std::pmr::vector<char> more(&near);
+    more.reserve(gigabytes);
+    return 1;
+  } catch (const std::bad_alloc& error) {
+    std::printf("refused: %s\n", error.what());
+    if (std::strstr(error.what(), "hard limit of node 0") == nullptr) return 1;
   }
   return memory.text(NEARPAGE_TEXT_ZONEINFO).find("Node 1") == std::string::npos;
 }

@@ -2,7 +2,8 @@
  * nearpage: the NUMA page allocator of a kernel, on real memory of a process.
  *
  * Each function that can fail returns 0 or a negative errno, and leaves a message for nearpage_last_error().
- * Structures of options start with their own size: the library reads what an older header did not know as 0.
+ * Structures of options start with their own size: the library reads what an older header did not know as 0, and
+ * refuses what it does not know itself, unless that is 0.
  * All functions may be called by many threads at once, and by the child of a fork; none from a signal handler.
  */
 
@@ -162,11 +163,13 @@ typedef struct nearpage_memory_options {
   size_t size;
   /**
    * Bytes of each node that are online from the start, rounded down to whole pages; at least 4096. What lies below the
-   * node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB.
+   * node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB, and growth as the next option says.
    */
   uint64_t bytes_per_node;
   /**
-   * Bytes of addresses of each node, which the memory may grow to. 0: no growth.
+   * Bytes of addresses of each node, which the memory may grow to, by 128 MiB each time that a request finds nothing else.
+   * 0: if `bytes_per_node` is 0, what the machine has, shared by the nodes; else no growth. Without as many addresses
+   * (`ulimit -v`) there is no growth that nobody asked for.
    */
   uint64_t reserve_per_node;
   /**
@@ -378,10 +381,13 @@ int nearpage_cache_alloc_bulk(const struct nearpage_cache *cache,
 int nearpage_cache_free_bulk(const struct nearpage_cache *cache, size_t count, void *const *objects);
 
 /**
- * Allocates `bytes` bytes of any size up to 4 MiB from the size classes, near the calling thread's CPU, or on node `on`.
- * `align` is a power of two, or 0 for 8.
+ * Allocates `bytes` bytes of any size, near the calling thread's CPU, or on node `on`. `align` is a power of two, or 0 for 8.
  *
- * Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory.
+ * Up to 4 MiB they are of the memory. More are a mapping of their own, of zeroes, bound as the memory is; without a node its
+ * pages come from where they are first touched. Hard limits and nearpage_in_use hear of it, watermarks and the kernel's texts
+ * do not.
+ *
+ * Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory or above a limit.
  */
 int nearpage_bytes_alloc(const struct nearpage_memory *memory,
                          size_t bytes,
@@ -389,6 +395,21 @@ int nearpage_bytes_alloc(const struct nearpage_memory *memory,
                          uint32_t flags,
                          int32_t on,
                          void **out);
+
+/**
+ * Makes what nearpage_bytes_alloc gave larger or smaller: `*out` is where it is now, with what it held as far as there is room.
+ * What is at `bytes` is gone then. NULL is accepted for `bytes`: then this is nearpage_bytes_alloc. With NEARPAGE_ZERO all is
+ * zero that lies behind what nearpage_bytes_usable told.
+ *
+ * Errors: as nearpage_bytes_alloc; -EINVAL if nothing begins at `bytes`. What is there stays then, and is the caller's still.
+ */
+int nearpage_bytes_realloc(const struct nearpage_memory *memory,
+                           void *bytes,
+                           size_t size,
+                           size_t align,
+                           uint32_t flags,
+                           int32_t on,
+                           void **out);
 
 /**
  * Frees what nearpage_bytes_alloc gave. NULL is accepted.
@@ -449,9 +470,10 @@ int nearpage_pages_alloc_bulk(const struct nearpage_memory *memory,
 int nearpage_pages_free_bulk(const struct nearpage_memory *memory, size_t count, void *const *pages);
 
 /**
- * The node that an address belongs to, or -EFAULT if it is of no node's range.
+ * The node that an address belongs to, or -EFAULT if it is of no node's range, and in no bytes that were asked for on a node.
  */
-int nearpage_node_of(const struct nearpage_memory *memory, const void *address);
+int nearpage_node_of(const struct nearpage_memory *memory,
+                     const void *address);
 
 /**
  * Limits the bytes in use on a node, or on all with NEARPAGE_ANY_NODE: what callers have and what CPUs cache. A limit of

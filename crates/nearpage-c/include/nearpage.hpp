@@ -32,9 +32,22 @@ inline std::system_error error(int answer) {
   return std::system_error(-answer, std::generic_category(), nearpage_last_error());
 }
 
-/* Out of memory is std::bad_alloc, as everywhere in C++; all else is std::system_error. */
+/* Out of memory, with the reason: what() says which node, limit or size it was. */
+class out_of_memory : public std::bad_alloc {
+ public:
+  explicit out_of_memory(const char* why) noexcept {
+    std::strncpy(why_, why, sizeof why_ - 1);
+    why_[sizeof why_ - 1] = 0;
+  }
+  const char* what() const noexcept override { return why_; }
+
+ private:
+  char why_[512]; /* No memory is needed to tell that there is none. */
+};
+
+/* Out of memory is a std::bad_alloc, as everywhere in C++; all else is std::system_error. */
 inline void check(int answer) {
-  if (answer == -ENOMEM) throw std::bad_alloc();
+  if (answer == -ENOMEM) throw out_of_memory(nearpage_last_error());
   if (answer < 0) throw error(answer);
 }
 
@@ -133,14 +146,10 @@ class pages {
   uint32_t order_;
 };
 
-/* Bytes for a container. More than the 4 MiB that a block can have is std::bad_alloc, too: containers know no other reason;
-   nearpage_last_error has it. */
+/* Bytes for a container, of any size. */
 inline void* bytes_for(nearpage_memory* memory, std::size_t bytes, std::size_t align, int32_t node) {
-  const std::size_t most = static_cast<std::size_t>(4) << 20;
   void* start = nullptr;
-  const int failed = nearpage_bytes_alloc(memory, bytes == 0 ? 1 : bytes, align, 0, node, &start);
-  if (failed != 0 && (bytes > most || align > most)) throw std::bad_alloc();
-  check(failed);
+  check(nearpage_bytes_alloc(memory, bytes == 0 ? 1 : bytes, align, 0, node, &start));
   return start;
 }
 
@@ -218,7 +227,7 @@ class policy_resource : public std::pmr::memory_resource {
   }
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     const uint32_t order = order_of(bytes, align);
-    if (order > 10) throw std::bad_alloc();
+    if (order > 10) throw out_of_memory("a block of pages by a policy has at most 4 MiB");
     void* start = nullptr;
     check(nearpage_pages_alloc_by(memory_, policy_, order, 0, &start));
     return start;

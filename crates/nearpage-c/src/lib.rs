@@ -9,8 +9,9 @@
 //! |---|---|
 //! | `error` | errno and message of what failed |
 //! | `options`, `memory` | a memory: options, making and ending it |
+//! | `growing` | growth before reclaim |
 //! | `pages`, `policy` | blocks of pages, in bulk, by a policy; limits |
-//! | `objects` | caches of objects, size classes |
+//! | `objects`, `large` | caches of objects; bytes of any size |
 //! | `locks` | locks of pages |
 //! | `reclaim` | callbacks that free memory, and the thread that calls them |
 //! | `stats` | counters and the kernel's texts |
@@ -26,6 +27,8 @@
 #![warn(missing_debug_implementations)]
 
 mod error;
+mod growing;
+mod large;
 mod locks;
 mod memory;
 mod objects;
@@ -42,9 +45,9 @@ pub use locks::{
 };
 pub use memory::{nearpage_memory, nearpage_memory_create, nearpage_memory_destroy};
 pub use objects::{
-    nearpage_bytes_alloc, nearpage_bytes_free, nearpage_bytes_usable, nearpage_cache,
-    nearpage_cache_alloc, nearpage_cache_alloc_bulk, nearpage_cache_create, nearpage_cache_destroy,
-    nearpage_cache_free, nearpage_cache_free_bulk,
+    nearpage_bytes_alloc, nearpage_bytes_free, nearpage_bytes_realloc, nearpage_bytes_usable,
+    nearpage_cache, nearpage_cache_alloc, nearpage_cache_alloc_bulk, nearpage_cache_create,
+    nearpage_cache_destroy, nearpage_cache_free, nearpage_cache_free_bulk,
 };
 pub use options::{
     NEARPAGE_ANY_NODE, NEARPAGE_BIND_ADVISORY, NEARPAGE_BIND_NONE, NEARPAGE_BIND_STRICT,

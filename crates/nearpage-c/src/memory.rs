@@ -10,6 +10,8 @@ use nearpage::slab::SlabConfig;
 use nearpage_linux::{Memory, Reclaim, ReclaimThread, SizeClasses, SlabAllocator, StatsServer};
 
 use crate::error::{Failure, call};
+use crate::growing::Growing;
+use crate::large::LargeBytes;
 use crate::options::{nearpage_memory_options, sized};
 
 /// A memory: pages, objects and their counters.
@@ -23,6 +25,7 @@ pub struct nearpage_memory {
     pub(crate) stats: Mutex<Option<StatsServer>>,
     pub(crate) reclaim: Reclaim,
     pub(crate) memory: ManuallyDrop<Arc<Memory>>,
+    pub(crate) large: LargeBytes,
     /// Caches that a program has made and not destroyed.
     pub(crate) caches: AtomicUsize,
     /// One thread makes the slab allocator or the size classes.
@@ -119,8 +122,15 @@ pub unsafe extern "C" fn nearpage_memory_create(
         let environment = options.environment()?;
         let stats = environment.stats.clone();
         let is_strict = environment.strict;
-        let builder = options.builder(environment)?;
-        let memory = Arc::new(builder.pressure(reclaim.clone()).build()?);
+        let growing = options.growing(&environment);
+        let pressure = Growing::new(reclaim.clone());
+        let build = |options: nearpage_memory_options| -> Result<Memory, Failure> {
+            Ok(options.builder(environment.clone())?.pressure(pressure.clone()).build()?)
+        };
+        // Where there is no room for growth that nobody asked for, there is a memory all the same.
+        let grown = growing.and_then(|options| build(options).ok());
+        let memory = Arc::new(grown.map_or_else(|| build(options), Ok)?);
+        pressure.set(&memory);
         let stats = match stats.map(|path| memory.serve_stats(path)) {
             Some(Err(error)) if is_strict => {
                 return Err(Failure::invalid(format!("NEARPAGE_STATS: {error}")));
@@ -135,6 +145,7 @@ pub unsafe extern "C" fn nearpage_memory_create(
             stats: Mutex::new(stats),
             reclaim,
             memory: ManuallyDrop::new(memory),
+            large: LargeBytes::new(),
             caches: AtomicUsize::new(0),
             making: Mutex::new(()),
         });

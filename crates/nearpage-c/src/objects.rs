@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use nearpage::slab::CacheOptions;
+use nearpage::{NodeId, Pfn};
 use nearpage_linux::KmemCache;
 
 use crate::error::{Failure, call};
+use crate::large::BLOCK_BYTES_MAX;
 use crate::memory::{given, nearpage_memory, place, the};
 use crate::options::{NEARPAGE_ANY_NODE, NEARPAGE_ZERO, node, object_gfp};
 
@@ -220,10 +222,13 @@ pub unsafe extern "C" fn nearpage_cache_free_bulk(
     })
 }
 
-/// Allocates `bytes` bytes of any size up to 4 MiB from the size classes, near the calling thread's CPU, or on node `on`.
-/// `align` is a power of two, or 0 for 8.
+/// Allocates `bytes` bytes of any size, near the calling thread's CPU, or on node `on`. `align` is a power of two, or 0 for 8.
 ///
-/// Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory.
+/// Up to 4 MiB they are of the memory. More are a mapping of their own, of zeroes, bound as the memory is; without a node its
+/// pages come from where they are first touched. Hard limits and nearpage_in_use hear of it, watermarks and the kernel's texts
+/// do not.
+///
+/// Errors: -EINVAL for a size of 0 or an alignment that is no power of two, -ENOMEM without memory or above a limit.
 ///
 /// # Safety
 /// * `memory` is a memory; `out` points to a place for the address.
@@ -239,18 +244,103 @@ pub unsafe extern "C" fn nearpage_bytes_alloc(
     call(|| {
         let out = place(out)?;
         // SAFETY: the caller's promise.
-        let classes = unsafe { the(memory) }?.classes()?;
-        let (gfp, on) = (object_gfp(flags & !NEARPAGE_ZERO)?, node(on)?);
-        let gfp = if flags & NEARPAGE_ZERO != 0 { gfp.union(nearpage::Gfp::ZERO) } else { gfp };
-        let object = if align <= 8 && on.is_none() && (align == 0 || align.is_power_of_two()) {
-            classes.alloc(bytes, gfp)?
-        } else {
-            classes.alloc_aligned(bytes, align.max(1), gfp, on)?
-        };
+        let bytes = bytes_of(unsafe { the(memory) }?, bytes, align, flags, node(on)?)?;
         // SAFETY: the caller's promise.
-        unsafe { out.write(object.as_ptr().cast()) };
+        unsafe { out.write(bytes.as_ptr().cast()) };
         Ok(())
     })
+}
+
+fn bytes_of(
+    memory: &nearpage_memory,
+    bytes: usize,
+    align: usize,
+    flags: u32,
+    on: Option<NodeId>,
+) -> Result<NonNull<u8>, Failure> {
+    let gfp = object_gfp(flags & !NEARPAGE_ZERO)?;
+    if bytes > BLOCK_BYTES_MAX || align > BLOCK_BYTES_MAX && bytes > 0 {
+        return memory.large.alloc(&memory.memory, bytes, align, on);
+    }
+    let classes = memory.classes()?;
+    let gfp = if flags & NEARPAGE_ZERO != 0 { gfp.union(nearpage::Gfp::ZERO) } else { gfp };
+    if align <= 8 && on.is_none() && (align == 0 || align.is_power_of_two()) {
+        return Ok(classes.alloc(bytes, gfp)?);
+    }
+    Ok(classes.alloc_aligned(bytes, align.max(1), gfp, on)?)
+}
+
+/// Makes what nearpage_bytes_alloc gave larger or smaller: `*out` is where it is now, with what it held as far as there is room.
+/// What is at `bytes` is gone then. NULL is accepted for `bytes`: then this is nearpage_bytes_alloc. With NEARPAGE_ZERO all is
+/// zero that lies behind what nearpage_bytes_usable told.
+///
+/// Errors: as nearpage_bytes_alloc; -EINVAL if nothing begins at `bytes`. What is there stays then, and is the caller's still.
+///
+/// # Safety
+/// * `memory` is a memory; `out` points to a place for the address. Nobody else uses the bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearpage_bytes_realloc(
+    memory: *const nearpage_memory,
+    bytes: *mut c_void,
+    size: usize,
+    align: usize,
+    flags: u32,
+    on: i32,
+    out: *mut *mut c_void,
+) -> c_int {
+    call(|| {
+        let out = place(out)?;
+        // SAFETY: the caller's promise.
+        let memory = unsafe { the(memory) }?;
+        let on = node(on)?;
+        let Some(old) = NonNull::new(bytes.cast::<u8>()) else {
+            let new = bytes_of(memory, size, align, flags, on)?;
+            // SAFETY: the caller's promise.
+            unsafe { out.write(new.as_ptr().cast()) };
+            return Ok(());
+        };
+        let usable = usable_at(memory, old.as_ptr())?
+            .ok_or_else(|| Failure::invalid(format!("{old:p}: nothing was allocated there")))?;
+        let is_aligned =
+            align == 0 || align.is_power_of_two() && old.as_ptr().addr().is_multiple_of(align);
+        if is_aligned && on.is_none() && size > usable / 2 && size <= usable {
+            // SAFETY: the caller's promise.
+            unsafe { out.write(bytes) };
+            return Ok(());
+        }
+        let new = bytes_of(memory, size, align, flags, on)?;
+        // SAFETY: both are as long, and the new one is this call's; the caller's promise for the old one.
+        unsafe {
+            new.copy_from_nonoverlapping(old, usable.min(size));
+            free_bytes(memory, old)?;
+            out.write(new.as_ptr().cast());
+        }
+        Ok(())
+    })
+}
+
+/// Frees bytes of any size.
+///
+/// # Safety
+/// * Nobody uses the bytes any more.
+unsafe fn free_bytes(memory: &nearpage_memory, bytes: NonNull<u8>) -> Result<(), Failure> {
+    if is_of_memory(memory, bytes.as_ptr()) || !memory.large.free(bytes.as_ptr()) {
+        // SAFETY: the caller's promise.
+        unsafe { memory.classes()?.free(bytes) }?;
+    }
+    Ok(())
+}
+
+fn is_of_memory(memory: &nearpage_memory, bytes: *const u8) -> bool {
+    memory.memory.node_of(Pfn(bytes.addr() as u64 >> 12)).is_some()
+}
+
+/// How many bytes may be used from an address on, if something was allocated there.
+fn usable_at(memory: &nearpage_memory, bytes: *const u8) -> Result<Option<usize>, Failure> {
+    match is_of_memory(memory, bytes) {
+        true => Ok(memory.classes()?.usable_size(bytes)),
+        false => Ok(memory.large.usable(bytes)),
+    }
 }
 
 /// Frees what nearpage_bytes_alloc gave. NULL is accepted.
@@ -268,7 +358,7 @@ pub unsafe extern "C" fn nearpage_bytes_free(
     let Some(bytes) = NonNull::new(bytes.cast::<u8>()) else { return 0 };
     call(|| {
         // SAFETY: the caller's promises.
-        Ok(unsafe { the(memory)?.classes()?.free(bytes) }?)
+        unsafe { free_bytes(the(memory)?, bytes) }
     })
 }
 
@@ -284,7 +374,7 @@ pub unsafe extern "C" fn nearpage_bytes_usable(
     let mut usable = 0;
     call(|| {
         // SAFETY: the caller's promise.
-        usable = unsafe { the(memory) }?.classes()?.usable_size(bytes.cast()).unwrap_or_default();
+        usable = usable_at(unsafe { the(memory) }?, bytes.cast())?.unwrap_or_default();
         Ok(())
     });
     usable

@@ -1,9 +1,21 @@
 //! Options and flags, as C has them.
 
 use nearpage::{Gfp, NodeId};
+use nearpage_linux::internals::address_limit;
 use nearpage_linux::{BindMode, Environment, HostMachine, HugePages, Memory, MemoryBuilder, Nodes};
 
 use crate::error::Failure;
+
+/// Bytes by which a memory grows.
+pub(crate) const GROWTH_BYTES: u64 = 128 << 20;
+
+/// Bytes of memory that the machine has.
+pub(crate) fn machine_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let [pages, bytes] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    (pages.max(0) as u64).saturating_mul(bytes.max(0) as u64)
+}
 
 /// Any node: the one of the calling thread's CPU first.
 pub const NEARPAGE_ANY_NODE: i32 = -1;
@@ -43,9 +55,11 @@ pub struct nearpage_memory_options {
     /// The size of this structure.
     pub size: usize,
     /// Bytes of each node that are online from the start, rounded down to whole pages; at least 4096. What lies below the
-    /// node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB.
+    /// node's `min` watermark stays free: of 64 MiB, 63 can be had. 0: 64 MiB, and growth as the next option says.
     pub bytes_per_node: u64,
-    /// Bytes of addresses of each node, which the memory may grow to. 0: no growth.
+    /// Bytes of addresses of each node, which the memory may grow to, by 128 MiB each time that a request finds nothing else.
+    /// 0: if `bytes_per_node` is 0, what the machine has, shared by the nodes; else no growth. Without as many addresses
+    /// (`ulimit -v`) there is no growth that nobody asked for.
     pub reserve_per_node: u64,
     /// As many emulated nodes, which share the CPUs. 0: the nodes of the kernel.
     pub fake_nodes: u32,
@@ -57,7 +71,8 @@ pub struct nearpage_memory_options {
     pub flags: u32,
 }
 
-/// Reads a structure that starts with its size: what the caller's header did not know stays as in the default.
+/// Reads a structure that starts with its size: what the caller's header did not know stays as in the default. What this
+/// library does not know must be 0, or a program would believe in what nobody does.
 ///
 /// # Safety
 /// * `from` is null, or points to a structure of C of that kind whose first field is its size.
@@ -69,6 +84,13 @@ pub(crate) unsafe fn sized<T: Default + Copy>(from: *const T, name: &str) -> Res
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(from, name) }?;
     let known = size.min(size_of::<T>());
+    // SAFETY: the caller's structure has `size` bytes.
+    if let Some(at) = (known..size).find(|&at| unsafe { from.cast::<u8>().add(at).read() } != 0) {
+        return Err(Failure::invalid(format!(
+            "{name} has an option at byte {at} that this version does not know; 0 is accepted there, and sizeof({name}) is \
+             {known} in this version"
+        )));
+    }
     // SAFETY: the caller's structure has `size` bytes and this one has `size_of::<T>()`; it is made of integers and pointers.
     unsafe { from.cast::<u8>().copy_to((&raw mut options).cast(), known) };
     Ok(options)
@@ -91,6 +113,19 @@ pub(crate) unsafe fn size_of_given<T>(given: *const T, name: &str) -> Result<usi
 }
 
 impl nearpage_memory_options {
+    /// The same, with the growth that a program gets that asks for nothing. `None` if it asks for something.
+    pub(crate) fn growing(&self, environment: &Environment) -> Option<Self> {
+        if self.bytes_per_node != 0 || self.reserve_per_node != 0 || address_limit().is_some() {
+            return None;
+        }
+        let nodes = match self.fake_nodes {
+            0 => environment.machine().ok()?.nodes.iter().filter(|node| node.has_memory).count(),
+            fake => fake as usize,
+        };
+        let share = machine_bytes() / nodes.max(1) as u64;
+        Some(Self { reserve_per_node: share - share % GROWTH_BYTES, ..*self })
+    }
+
     /// The environment, if the program wants it to be read.
     pub(crate) fn environment(&self) -> Result<Environment, Failure> {
         if self.flags & NEARPAGE_MEMORY_READS_ENVIRONMENT == 0 {

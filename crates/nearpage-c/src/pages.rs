@@ -209,7 +209,7 @@ pub unsafe extern "C" fn nearpage_pages_free_bulk(
     })
 }
 
-/// The node that an address belongs to, or -EFAULT if it is of no node's range.
+/// The node that an address belongs to, or -EFAULT if it is of no node's range, and in no bytes that were asked for on a node.
 ///
 /// # Safety
 /// * `memory` is a memory.
@@ -223,6 +223,7 @@ pub unsafe extern "C" fn nearpage_node_of(
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
         let node = memory.memory.node_of(Pfn(address.addr() as u64 >> FRAME_SHIFT));
+        let node = node.or_else(|| memory.large.node_of(address.addr()));
         let outside = || Failure::new(libc::EFAULT, format!("{address:p} is in no node's range"));
         found = node.ok_or_else(outside)?.0 as c_int;
         Ok(())
@@ -251,7 +252,11 @@ pub unsafe extern "C" fn nearpage_set_limits(
 ) -> c_int {
     call(|| {
         let some = |bytes| (bytes != 0).then_some(bytes);
-        let limits = Limits { hard_bytes: some(hard_bytes), soft_bytes: some(soft_bytes) };
+        let limits = Limits {
+            hard_bytes: some(hard_bytes),
+            soft_bytes: some(soft_bytes),
+            ..Limits::default()
+        };
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
         memory.memory.set_limits(limit_of(node)?, limits).map_err(Failure::invalid)
@@ -273,9 +278,10 @@ pub unsafe extern "C" fn nearpage_in_use(
     call(|| {
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
-        let pages = memory.memory.in_use(limit_of(node)?).map_err(Failure::invalid)?;
+        let of = limit_of(node)?;
+        let pages = memory.memory.in_use(of).map_err(Failure::invalid)?;
         // SAFETY: the caller's promise.
-        unsafe { place(out)?.write(pages.0 << FRAME_SHIFT) };
+        unsafe { place(out)?.write((pages.0 << FRAME_SHIFT) + memory.large.bytes(of)) };
         Ok(())
     })
 }

@@ -25,6 +25,10 @@ static nearpage_memory *memory;
 static void wrong_arguments(void) {
   size_t got = 7;
   nearpage_memory_options options;
+  struct {
+    nearpage_memory_options known;
+    uint64_t unknown;
+  } later;
   nearpage_memory *none = NULL;
   nearpage_cache *cache, *again;
   nearpage_stats stats;
@@ -47,7 +51,14 @@ static void wrong_arguments(void) {
   options.bytes_per_node = 1;
   EXPECT(nearpage_memory_create(&options, &none) == -EINVAL);
   EXPECT(strstr(nearpage_last_error(), "bytes_per_node: 1") != NULL);
-  /* A structure of a later header: what this version does not know is not read. */
+  /* A structure of a later header: what this version does not know must be 0. */
+  memset(&later, 0, sizeof later);
+  later.known.size = sizeof later;
+  later.known.bytes_per_node = 16 << 20;
+  EXPECT(nearpage_memory_create(&later.known, &none) == 0 && nearpage_memory_destroy(none) == 0);
+  later.unknown = 1;
+  EXPECT(nearpage_memory_create(&later.known, &none) == -EINVAL);
+  EXPECT(strstr(nearpage_last_error(), "does not know") != NULL);
   EXPECT(nearpage_memory_destroy(NULL) == 0);
 
   EXPECT(nearpage_pages_alloc(NULL, 0, 0, NEARPAGE_ANY_NODE, &page) == -EINVAL);
@@ -130,6 +141,68 @@ static void wrong_arguments(void) {
   EXPECT(nearpage_reclaim_start(memory, 0) == -EINVAL);
 }
 
+/* Bytes of any size, larger and smaller. */
+static void any_size(void) {
+  static const size_t sizes[] = {100, 5000, 3 << 20, 5 << 20, (size_t)1 << 30, 6 << 20, 1 << 20, 40};
+  unsigned char *bytes = NULL;
+  void *moved = NULL, *other;
+  uint64_t after;
+  size_t i, held = 0;
+  for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    size_t kept = held < sizes[i] ? held : sizes[i];
+    EXPECT(nearpage_bytes_realloc(memory, bytes, sizes[i], 64, 0, NEARPAGE_ANY_NODE, &moved) == 0);
+    bytes = moved;
+    EXPECT(((size_t)bytes & 63) == 0 && nearpage_bytes_usable(memory, bytes) >= sizes[i]);
+    EXPECT(held == 0 || (bytes[0] == 1 && bytes[kept / 2] == (kept / 2 ? 2 : 1)));
+    held = sizes[i];
+    bytes[0] = 1;
+    /* The middle of what this and the next have in common. */
+    if (i + 1 < sizeof sizes / sizeof *sizes) {
+      size_t both = held < sizes[i + 1] ? held : sizes[i + 1];
+      bytes[both / 2] = 2;
+    }
+  }
+  EXPECT(nearpage_bytes_realloc(memory, bytes + 1, 50, 0, 0, NEARPAGE_ANY_NODE, &moved) == -EINVAL);
+  EXPECT(nearpage_bytes_realloc(memory, bytes, 0, 0, 0, NEARPAGE_ANY_NODE, &moved) == -EINVAL && moved == bytes);
+  EXPECT(nearpage_bytes_free(memory, bytes) == 0);
+  EXPECT(nearpage_bytes_alloc(memory, 9 << 20, 8 << 20, 0, 0, &other) == 0);
+  EXPECT(((size_t)other & ((8 << 20) - 1)) == 0 && nearpage_node_of(memory, (char *)other + (5 << 20)) == 0);
+  EXPECT(nearpage_in_use(memory, 0, &after) == 0 && after >= (9 << 20));
+  EXPECT(nearpage_bytes_alloc(memory, 9 << 20, 0, 0, 77, &moved) == -EINVAL);
+  EXPECT(nearpage_bytes_alloc(memory, 9 << 20, 3, 0, 0, &moved) == -EINVAL);
+  EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, after + (4 << 20), 0) == 0);
+  EXPECT(nearpage_bytes_alloc(memory, 9 << 20, 0, 0, NEARPAGE_ANY_NODE, &moved) == -ENOMEM);
+  EXPECT(strstr(nearpage_last_error(), "hard limit of the allocator") != NULL);
+  EXPECT(nearpage_bytes_free(memory, (char *)other + 4096) < 0);
+  EXPECT(nearpage_bytes_free(memory, other) == 0);
+  EXPECT(nearpage_bytes_alloc(memory, 9 << 20, 0, 0, NEARPAGE_ANY_NODE, &moved) == 0);
+  EXPECT(nearpage_bytes_free(memory, moved) == 0 && nearpage_bytes_free(memory, moved) < 0);
+  EXPECT(nearpage_set_limits(memory, NEARPAGE_ANY_NODE, 0, 0) == 0);
+}
+
+/* A memory of defaults has more than it began with; one with a size has that. */
+static void growth(void) {
+  nearpage_memory *grows;
+  nearpage_memory_options options;
+  void *block, *blocks[100];
+  int i;
+  EXPECT(nearpage_memory_create(NULL, &grows) == 0);
+  for (i = 0; i < 100; i++) EXPECT(nearpage_pages_alloc(grows, 10, 0, NEARPAGE_ANY_NODE, &blocks[i]) == 0);
+  for (i = 0; i < 100; i++) EXPECT(nearpage_pages_free(grows, blocks[i], 10) == 0);
+  /* What a limit refuses is not grown for. */
+  EXPECT(nearpage_set_limits(grows, NEARPAGE_ANY_NODE, 2 << 20, 0) == 0);
+  EXPECT(nearpage_pages_alloc(grows, 10, 0, NEARPAGE_ANY_NODE, &block) == -ENOMEM);
+  EXPECT(nearpage_memory_destroy(grows) == 0);
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.bytes_per_node = 64 << 20;
+  options.fake_nodes = 1;
+  EXPECT(nearpage_memory_create(&options, &grows) == 0);
+  for (i = 0; i < 100 && nearpage_pages_alloc(grows, 10, 0, NEARPAGE_ANY_NODE, &blocks[i]) == 0; i++) {
+  }
+  EXPECT(i < 17 && nearpage_memory_destroy(grows) == 0);
+}
+
 static void *works(void *unused) {
   int i;
   for (i = 0; i < 20000; i++) {
@@ -210,6 +283,8 @@ int main(int count, char **arguments) {
   options.bytes_per_node = 64 << 20;
   EXPECT(nearpage_memory_create(&options, &memory) == 0);
   wrong_arguments();
+  any_size();
+  growth();
   EXPECT(nearpage_reclaim_start(memory, 1000) == 0);
   threads_and_forks();
   served();

@@ -245,6 +245,7 @@ fn open(path: &Path, limit_bytes: u64) -> io::Result<(Arc<Pool>, Reclaim, Reclai
         hard_bytes: Some(limit_bytes),
         // Above this it evicts in the background.
         soft_bytes: Some(limit_bytes / 16 * 15),
+        ..Limits::default()
     };
     memory.set_limits(LimitOf::Allocator, limits).map_err(io::Error::other)?;
     let memory = Arc::new(memory);

@@ -1,6 +1,7 @@
 //! Describing a memory, and making it.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 
 use nearpage::internals::SECTION_FRAMES;
 use nearpage::{
@@ -30,6 +31,7 @@ use crate::rseq::{Area, RingStorage, RseqUnavailable};
 use crate::settings::for_a_process;
 use crate::storage::{RingAccess, Rings};
 use crate::topology::OwnedTopology;
+use crate::waiting::Line;
 use crate::warning::Warning;
 
 /// Bytes of a section: nodes' ranges begin at multiples of it, so that no two share a section.
@@ -267,6 +269,8 @@ impl MemoryBuilder {
         let objects = Objects::default();
         let made = self.allocator(topology.get(), &mut binding, storage, &objects)?;
         warnings.extend(refusals(&binding, made.storage));
+        let cpus = topology.get().nodes().iter().map(|node| node.cpus.len()).sum();
+        let moves_seen = std::iter::repeat_with(AtomicU64::default).take(cpus).collect();
         let memory = Memory {
             _registration: made.registration,
             allocator: made.allocator,
@@ -276,6 +280,8 @@ impl MemoryBuilder {
             node_ranges,
             huge_pages,
             growth: Growth::new(),
+            line: Line::new(),
+            moves_seen,
             objects_at_forks: Registration::of(Box::new(objects.clone())),
             objects,
             region,

@@ -1,9 +1,10 @@
-//! What no safe wrapper covers: six system calls, and symbols of the C library. All other calls go through `rustix`.
+//! What no safe wrapper covers: eight system calls, and symbols of the C library. All other calls go through `rustix`.
 
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Once;
+use std::time::Duration;
 
 use nearpage::{CpuId, NodeId};
 
@@ -105,6 +106,21 @@ pub(crate) fn futex_wake_one(address: usize) {
             1,
         );
     }
+}
+
+/// The CPU time of this thread so far.
+pub(crate) fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the time to a place of ours. The clock of a thread is there wherever there are threads.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// `mincore(2)`: writes for each page of the kernel's size whether it has memory, in the lowest bit.
+pub(crate) fn mincore(start: NonNull<u8>, bytes: usize, pages: &mut [u8]) -> io::Result<()> {
+    assert!(pages.len() >= bytes.div_ceil(rustix::param::page_size()));
+    // SAFETY: mincore writes a byte for each page of the range, for which there is room, and touches nothing that is in it.
+    answer(unsafe { libc::mincore(start.as_ptr().cast(), bytes, pages.as_mut_ptr()) }.into())
 }
 
 /// The CPU that this thread runs on, as the C library tells it, which may know without asking the kernel.

@@ -22,7 +22,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -126,6 +126,37 @@ impl Drop for Registration {
         };
         // It may be the last owner of another memory, which then leaves the registry too.
         drop(entry);
+    }
+}
+
+/// A value behind a lock that forks hold: a child finds it whole, and the lock free.
+#[derive(Debug)]
+pub struct AtForks<T: Send + 'static> {
+    value: Arc<Mutex<T>>,
+    _registration: Registration,
+}
+
+impl<T: Send + 'static> AtForks<T> {
+    /// The value, behind its lock. It is made after what its holder has locked.
+    pub fn new(value: T) -> Self {
+        let value = Arc::new(Mutex::new(value));
+        let _registration = Registration::of(Box::new(HeldValue(value.clone())));
+        Self { value, _registration }
+    }
+
+    /// The value, for this thread alone.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct HeldValue<T>(Arc<Mutex<T>>);
+
+impl<T: Send + 'static> Hold for HeldValue<T> {
+    fn hold(&self) -> Box<dyn Any> {
+        // SAFETY: who asks drops the answer before `self`, which keeps the lock.
+        let value: &'static Mutex<T> = unsafe { &*Arc::as_ptr(&self.0) };
+        Box::new(value.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

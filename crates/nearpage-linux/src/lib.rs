@@ -39,7 +39,8 @@
 //! | [`HostMachine`], [`HostNode`], [`Environment`], [`Nodes`] | the nodes that a memory has: the kernel's, or emulated ones |
 //! | [`BindMode`], [`Binding`], [`HugePages`], [`StorageInUse`] | what is behind the addresses, and how CPUs keep their caches |
 //! | [`Warning`], [`VariableWarning`] | what is not as it was asked for |
-//! | [`PageBlock`] | pages that free themselves; frame numbers are methods of [`Memory`] |
+//! | [`PageBlock`], [`OwnedPages`] | pages that free themselves, borrowed or owned; frame numbers are methods of [`Memory`] |
+//! | [`MappedBytes`] | more than a block can have |
 //! | [`LockablePages`], [`LockedPage`], [`PageHandle`] | locks of pages |
 //! | [`Reclaim`], [`Shrinker`], [`Pressure`] | what happens when memory gets short |
 //! | [`SlabAllocator`], [`KmemCache`], [`TypedCache`], [`SizeClasses`] | objects smaller than a page |
@@ -65,7 +66,10 @@
 //! * **Memory.** Less than 19 bytes of metadata for each page of 4 KiB, on the page's node, and 64 bytes more for each
 //!   page of a slab. Nodes below 1 GiB, and CPUs with less than 16 MiB of each zone, cost more. Addresses cost nothing: a
 //!   memory may reserve much more than it brings online.
-//! * **Forks.** A fork stops all memories of the process for some microseconds a CPU; the child may use them.
+//! * **Forks.** A fork stops all memories of the process for some microseconds a CPU; the child may use them. It has all that no
+//!   other thread of its parent had in hand: what is free, what CPUs cache, and the blocks of the thread that forked. Blocks of
+//!   other threads stay allocated, and so do, for each of them, up to 128 pages that it was just moving. A child that knows
+//!   blocks by their frames may free those; the pages that were on their way are lost to it.
 //!
 //! # Limits
 //!
@@ -114,6 +118,7 @@ mod stats;
 mod storage;
 mod topology;
 mod trim;
+mod waiting;
 mod warning;
 
 #[cfg(feature = "allocator-api2")]
@@ -129,7 +134,7 @@ pub use frame::FRAME_BYTES;
 pub use huge::HugePages;
 pub use in_use::StorageInUse;
 pub use machine::{HostMachine, HostNode};
-pub use memory::{Memory, PageBlock};
+pub use memory::{MappedBytes, Memory, OwnedPages, PageBlock};
 pub use misuse::{Misuse, OnMisuse};
 pub use pagelock::{LockError, LockablePages, LockedPage, PageHandle};
 pub use placement::{NodeSample, PlacementReport};
@@ -145,6 +150,7 @@ pub use warning::{VariableWarning, Warning};
 /// What the crates beside this one take from within it. Nothing here is promised to stay as it is.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::fork::AtForks;
     pub use crate::host::Host;
     pub use crate::locked::{GetCpu, LockedStorage};
     pub use crate::region::{address_limit, page_size};

@@ -5,6 +5,7 @@
 //! handed to the core, whose metadata lies on the node it describes.
 
 mod block;
+mod mapped;
 mod online;
 mod placed;
 mod texts;
@@ -13,6 +14,7 @@ mod verify;
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use nearpage::{
     AllocError, BulkFreeError, FreeError, Gfp, NodeId, Order, Pfn, PfnRange, Request, Topology,
@@ -29,9 +31,11 @@ use crate::objects::{Objects, Upkeep};
 use crate::pages::{Allocator, Pages};
 use crate::region::Region;
 use crate::topology::OwnedTopology;
+use crate::waiting::Line;
 use crate::warning::Warning;
 
-pub use block::PageBlock;
+pub use block::{OwnedPages, PageBlock};
+pub use mapped::MappedBytes;
 pub(crate) use texts::text;
 
 /// An allocator on real memory of this machine.
@@ -59,6 +63,10 @@ pub struct Memory {
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
     pub(crate) huge_pages: HugePagesByNode,
     pub(crate) growth: Growth,
+    /// Who waits for memory.
+    pub(crate) line: Line,
+    /// What each CPU had done when caches last decayed.
+    pub(crate) moves_seen: Box<[AtomicU64]>,
     /// The place of the slab allocator takes part in forks. It is the outermost: what is made later registers inside of it.
     pub(crate) objects_at_forks: Registration,
     pub(crate) objects: Objects,

@@ -17,14 +17,12 @@ use nearpage::{
     UnknownNode,
 };
 
-use crate::growth::Growth;
 use crate::host::Host;
 use crate::locked::CpuLocks;
 use crate::misuse::MisuseLog;
-use crate::region::Region;
 use crate::rseq::Sequences;
 use crate::storage::{RingAccess, Rings};
-use crate::trim::trim_zone;
+use crate::trim::{Trimmed, Trims, Turn};
 
 /// The core's allocator on this host.
 pub(crate) type PagesOn<A, const HARDENED: bool> = PageAllocator<'static, Host<Rings<A>, HARDENED>>;
@@ -146,8 +144,12 @@ pub(crate) trait Pages: CorePages {
     fn managed_pages(&self, node: NodeId) -> PageCount;
     /// The watermarks of a node, all zones together.
     fn watermarks(&self, node: NodeId) -> Marks;
-    /// Trims all zones down to their high marks; returns the pages whose memory went back.
-    fn trim(&self, region: &Region, growth: &Growth) -> PageCount;
+    /// Gives memory of free pages back to the kernel.
+    fn trim(&self, trims: &Trims<'_>, turn: &Turn) -> Trimmed;
+    /// A number that changes when pages move.
+    fn moves(&self) -> u64;
+    /// The same of the lists of one CPU, and the pages on them.
+    fn moves_of(&self, cpu: CpuId) -> (u64, PageCount);
     /// A report on a request, with a placement or without.
     fn report(
         &self,
@@ -216,8 +218,22 @@ impl<A: RingAccess, const HARDENED: bool> Pages for PagesOn<A, HARDENED> {
         }
     }
 
-    fn trim(&self, region: &Region, growth: &Growth) -> PageCount {
-        self.zones().iter().map(|zone| trim_zone(self, zone, region, growth)).sum()
+    fn trim(&self, trims: &Trims<'_>, turn: &Turn) -> Trimmed {
+        trims.turn(self, turn)
+    }
+
+    fn moves(&self) -> u64 {
+        let stats = self.totals();
+        stats.pgalloc.0.wrapping_add(stats.pgfree.0).wrapping_add(stats.drained_pages.0)
+    }
+
+    fn moves_of(&self, cpu: CpuId) -> (u64, PageCount) {
+        let pagesets = self.pagesets(cpu).unwrap_or_default();
+        let lists =
+            pagesets.iter().flat_map(|set| (0..set.list_count()).map(|list| set.list_counts(list)));
+        let moves =
+            lists.fold(0_u64, |sum, list| sum.wrapping_add(list.pops).wrapping_add(list.pushes));
+        (moves, pagesets.iter().map(|set| set.count()).sum())
     }
 
     fn report(

@@ -15,16 +15,27 @@ use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::{Gfp, LimitOf, NodeId, PageCount};
 
+use crate::ffi::thread_time;
 use crate::fork::{self, Hold, Registration};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT};
 use crate::memory::Memory;
 use crate::pressure::{Pressure, unless_within};
+use crate::trim::{Trimmed, Turn};
 
 /// The least pages to ask shrinkers for. `include/linux/swap.h: SWAP_CLUSTER_MAX`, 6.12.
 const CLUSTER_PAGES: u64 = 32;
 
 /// With a shorter interval the thread would do nothing else.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+/// Of a CPU's time, trims get one in so many parts.
+const CPU_SHARE: u32 = 50;
+
+/// How often the thread looks at what is resident where that has a limit.
+const RESIDENT_LOOK: Duration = Duration::from_millis(100);
+
+/// Turns after which all that is free was seen and is gone.
+const QUIET_TURNS: u32 = 3;
 
 /// A part of the program that can give pages back: a cache.
 pub trait Shrinker: Send + Sync {
@@ -41,7 +52,8 @@ pub trait Shrinker: Send + Sync {
 pub struct ReclaimOptions {
     /// The interval at which caches decay and free memory is trimmed; at least a millisecond.
     pub interval: Duration,
-    /// Whether memory that is free above the high watermark goes back to the kernel once per interval.
+    /// Whether memory that is free above the high watermark, and was so for an interval, goes back to the kernel. This takes at
+    /// most a fiftieth of a CPU, and nothing while no page moves.
     pub trims: bool,
 }
 
@@ -69,8 +81,11 @@ pub struct ReclaimCounts {
     pub node_pages: u64,
     /// Pages that came online because a node was below its low watermark.
     pub grown_pages: u64,
-    /// Pages whose memory went back to the kernel.
+    /// Pages whose memory went back to the kernel, each of which was in use since it last did. Under Linux's rules also those
+    /// that were not.
     pub trimmed_pages: u64,
+    /// Turns that looked for memory to give back: none while no page moves.
+    pub trim_turns: u64,
     /// Panics in the background thread: of shrinkers, which are not asked again, and of upkeep that found a misuse.
     pub panics: u64,
 }
@@ -81,8 +96,9 @@ pub struct ReclaimCounts {
 /// ([`start`](Self::start)) brings a section of the node's reserve online. If the node has no reserve left, the thread asks
 /// the shrinkers until the node is above its high watermark (`promo` with
 /// [`memory_tiering`](nearpage::Settings::memory_tiering)). Above a soft limit it asks them until no more than the
-/// limit is in use. Once per interval it lets caches decay and gives free memory above the high watermark back to the
-/// kernel.
+/// limit is in use. Once per interval it lets caches decay, drains those of CPUs that do nothing, and gives memory above the high
+/// watermark that was free for an interval back to the kernel. If more has memory behind it than
+/// [`resident_bytes`](nearpage::Limits::resident_bytes) says, it looks ten times a second, and does not wait for the interval.
 ///
 /// A request that finds no memory at all asks the shrinkers itself; this is counted as a stall. With
 /// [`node_reclaim_mode`](nearpage::Settings::node_reclaim_mode) a request asks them before it goes to another
@@ -132,6 +148,7 @@ struct Shared {
     node_pages: AtomicU64,
     grown_pages: AtomicU64,
     trimmed_pages: AtomicU64,
+    trim_turns: AtomicU64,
     panics: AtomicU64,
 }
 
@@ -173,6 +190,7 @@ impl Reclaim {
             node_pages: get(&shared.node_pages),
             grown_pages: get(&shared.grown_pages),
             trimmed_pages: get(&shared.trimmed_pages),
+            trim_turns: get(&shared.trim_turns),
             panics: get(&shared.panics),
         }
     }
@@ -323,16 +341,23 @@ struct Worker {
 
 impl Worker {
     fn run(&self) {
-        let mut last = Instant::now();
+        let look = self.options.interval.min(RESIDENT_LOOK);
+        let mut state = Tidying { look, ..Tidying::default() };
+        let (mut last, mut last_look) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
-            std::thread::park_timeout(self.options.interval.saturating_sub(last.elapsed()));
+            let left = self.options.interval.saturating_sub(last.elapsed());
+            std::thread::park_timeout(left.min(state.look.saturating_sub(last_look.elapsed())));
             let Some(memory) = self.memory.upgrade() else { return };
             if self.reclaim.shared.is_wanted.swap(false, Ordering::Acquire) {
                 self.outlive(|| self.balance(&memory));
             }
             if last.elapsed() >= self.options.interval {
                 last = Instant::now();
-                self.outlive(|| self.tidy(&memory));
+                self.outlive(|| self.tidy(&memory, &mut state));
+            }
+            if last_look.elapsed() >= state.look {
+                last_look = Instant::now();
+                self.outlive(|| self.keep_resident_limits(&memory, &mut state));
             }
         }
     }
@@ -404,14 +429,90 @@ impl Worker {
         }
     }
 
-    fn tidy(&self, memory: &Memory) {
+    fn tidy(&self, memory: &Memory, state: &mut Tidying) {
         // A CPU that somebody else drains just now decays the next time.
-        let _ = memory.decay();
+        let decayed = memory.decay().unwrap_or_default();
         memory.reap_objects();
-        if self.options.trims {
-            add(&self.reclaim.shared.trimmed_pages, memory.trim_free().0);
+        if !self.options.trims {
+            return;
         }
+        let moves = memory.pages().moves();
+        let is_quiet = moves == state.moves && decayed.0 == 0 && state.from == 0;
+        state.quiet = if is_quiet { state.quiet + 1 } else { 0 };
+        state.moves = moves;
+        // What moved last is seen by one turn, and goes with the next.
+        if state.quiet > QUIET_TURNS {
+            return;
+        }
+        // Who goes on where time was over goes on with the same turn.
+        state.number = state.number.wrapping_add(u32::from(state.from == 0));
+        let time = Some(self.options.interval / CPU_SHARE);
+        let number = Some(state.number);
+        let trimmed = self.trim(memory, &Turn { number, time, from: state.from, ..Turn::ALL });
+        state.from = trimmed.next;
     }
+
+    fn trim(&self, memory: &Memory, turn: &Turn) -> Trimmed {
+        let trimmed = memory.trim_turn(turn);
+        add(&self.reclaim.shared.trim_turns, 1);
+        add(&self.reclaim.shared.trimmed_pages, trimmed.pages.0);
+        trimmed
+    }
+
+    /// Gives memory back, whatever its age, as far as more is resident than limits say.
+    fn keep_resident_limits(&self, memory: &Memory, state: &mut Tidying) {
+        let all = std::iter::once((LimitOf::Allocator, None));
+        let nodes = memory.topology().nodes().iter().map(|node| node.id);
+        let nodes = nodes.map(|node| (LimitOf::Node(node), Some(node)));
+        let limit = |of| memory.limits(of).ok()?.resident_bytes.map(|bytes| bytes / FRAME_BYTES);
+        let limits = all.chain(nodes).filter_map(|(of, node)| Some((of, node, limit(of)?)));
+        let limits: Vec<_> = limits.collect();
+        let interval = self.options.interval;
+        if limits.is_empty() {
+            state.look = interval;
+            return;
+        }
+        let moves = memory.pages().moves();
+        if moves == state.moves_looked_at {
+            state.look = (2 * state.look).min(interval);
+            return;
+        }
+        let next = interval.min(RESIDENT_LOOK);
+        let start = thread_time();
+        let mut is_more = false;
+        for (of, node, limit) in limits {
+            // Where the kernel does not tell, nobody knows.
+            let resident = memory.resident(of).unwrap_or_default();
+            let excess = resident.0.saturating_sub(limit);
+            if excess > 0 {
+                let (most, time) = (Some(PageCount(excess)), Some(next / CPU_SHARE));
+                let trimmed = self.trim(memory, &Turn { node, most, time, ..Turn::ALL });
+                // What is in use cannot go.
+                is_more |= (1..excess).contains(&trimmed.pages.0);
+            }
+        }
+        if !is_more {
+            state.moves_looked_at = moves;
+        }
+        state.look = next.max((thread_time() - start) * CPU_SHARE);
+    }
+}
+
+/// What the thread remembers of earlier turns.
+#[derive(Debug, Default)]
+struct Tidying {
+    /// What had moved at the last turn.
+    moves: u64,
+    /// The same at the last look at what is resident that left nothing to do.
+    moves_looked_at: u64,
+    /// Turns since something moved.
+    quiet: u32,
+    /// The number of the last turn.
+    number: u32,
+    /// Where the next one begins.
+    from: usize,
+    /// The time between two looks at what is resident.
+    look: Duration,
 }
 
 /// Whether a node is at its low watermark or below. A node without memory never is.

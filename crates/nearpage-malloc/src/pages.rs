@@ -78,7 +78,7 @@ pub(crate) fn make(options: &Options) -> Result<(), MemoryError> {
         }
     };
     if options.limit != 0 {
-        let limits = Limits { hard_bytes: Some(options.limit), soft_bytes: None };
+        let limits = Limits { hard_bytes: Some(options.limit), ..Limits::default() };
         let _ = memory.set_limits(LimitOf::Allocator, limits);
     }
     let ranges = || memory.topology().nodes().iter().flat_map(|node| node.memory.iter());

@@ -176,6 +176,18 @@ impl Word {
         Word::new(FrameState::Cached, order, 0, zone)
     }
 
+    /// This word of a page that its holder gave back, with a mark of who looks at it in this turn. It goes when the page is
+    /// handed out.
+    pub(crate) const fn seen(self, turn: u32) -> Word {
+        const TYPE_MASK: u32 = 0b111 << TYPE_SHIFT;
+        Word(self.0 & !TYPE_MASK | (1 + turn % 7) << TYPE_SHIFT)
+    }
+
+    /// Whether somebody looked in another turn than this one.
+    pub(crate) fn was_seen_before(self, turn: u32) -> bool {
+        self.0 >> TYPE_SHIFT & 0b111 != 0 && self != self.seen(turn)
+    }
+
     /// The head of a free piece of a pageset: of a pageblock that the pageset's CPU owns, or of another.
     pub(crate) const fn piece(
         is_owned: bool,

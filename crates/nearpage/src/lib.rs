@@ -45,7 +45,7 @@ pub mod internals;
 pub mod testing;
 
 pub use alloc::{
-    BuildError, BulkFreeError, Config, CpuError, DrainBusy, LentBlock, Limits, NodeAccess,
+    BuildError, BulkFreeError, Config, CpuError, DrainBusy, Lending, LentPages, Limits, NodeAccess,
     PageAllocator, ReclaimPass, Request, metadata_size,
 };
 pub use error::{

@@ -29,11 +29,13 @@ pub struct Ledger {
     out: AtomicU64,
     hard: AtomicU64,
     soft: AtomicU64,
+    resident: AtomicU64,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { out: AtomicU64::new(0), hard: AtomicU64::new(NONE), soft: AtomicU64::new(NONE) }
+        let none = || AtomicU64::new(NONE);
+        Self { out: AtomicU64::new(0), hard: none(), soft: none(), resident: none() }
     }
 }
 
@@ -43,17 +45,17 @@ impl Ledger {
         PageCount(self.out.load(Ordering::Relaxed))
     }
 
-    /// The hard and the soft limit.
-    pub fn limits(&self) -> [Option<PageCount>; 2] {
-        [&self.hard, &self.soft].map(|limit| {
+    /// The hard and the soft limit, and how many should have memory behind them.
+    pub fn limits(&self) -> [Option<PageCount>; 3] {
+        [&self.hard, &self.soft, &self.resident].map(|limit| {
             let pages = limit.load(Ordering::Relaxed);
             (pages != NONE).then_some(PageCount(pages))
         })
     }
 
-    /// Sets both limits. Pages that are out beyond them stay out, until their holders give them back.
-    pub fn set_limits(&self, hard: Option<PageCount>, soft: Option<PageCount>) {
-        for (cell, limit) in [(&self.hard, hard), (&self.soft, soft)] {
+    /// Sets what [`limits`](Self::limits) returns. Pages that are out beyond it stay out, until their holders give them back.
+    pub fn set_limits(&self, limits: [Option<PageCount>; 3]) {
+        for (cell, limit) in [&self.hard, &self.soft, &self.resident].into_iter().zip(limits) {
             cell.store(limit.map_or(NONE, |pages| pages.0), Ordering::Relaxed);
         }
     }
@@ -102,7 +104,7 @@ mod tests {
         let ledger = Ledger::default();
         let page = Order(0);
         assert_eq!(ledger.claim(25, Order(2)), 25);
-        ledger.set_limits(Some(PageCount(130)), Some(PageCount(129)));
+        ledger.set_limits([Some(PageCount(130)), Some(PageCount(129)), None]);
         assert_eq!(ledger.claim(29, page), 29);
         assert!(!ledger.is_above_soft() && !ledger.refuses(PageCount(1)));
         assert!(ledger.refuses(PageCount(2)));
@@ -113,6 +115,6 @@ mod tests {
         ledger.sub(PageCount(37));
         assert_eq!(ledger.claim(1000, Order(3)), 3, "whole blocks only");
         assert_eq!(ledger.out(), PageCount(124));
-        assert_eq!(ledger.limits(), [Some(PageCount(130)), Some(PageCount(129))]);
+        assert_eq!(ledger.limits(), [Some(PageCount(130)), Some(PageCount(129)), None]);
     }
 }

@@ -76,7 +76,7 @@ impl Memory {
     /// use nearpage::LimitOf;
     ///
     /// let memory = nearpage_linux::Memory::builder().bytes_per_node(16 << 20).build()?;
-    /// let limits = Limits { hard_bytes: Some(8 << 20), soft_bytes: Some(6 << 20) };
+    /// let limits = Limits { hard_bytes: Some(8 << 20), soft_bytes: Some(6 << 20), ..Limits::default() };
     /// memory.set_limits(LimitOf::Allocator, limits)?;
     /// let block = memory.alloc_pages(16)?;
     /// assert!(memory.in_use(LimitOf::Allocator)?.0 >= 16);
@@ -168,7 +168,7 @@ mod tests {
             let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
             let block = memory.alloc_with(&bind, request).unwrap();
             assert_eq!(block.node(), far);
-            let hard = Limits { hard_bytes: Some(100 * FRAME_BYTES + 1), soft_bytes: None };
+            let hard = Limits { hard_bytes: Some(100 * FRAME_BYTES + 1), ..Limits::default() };
             memory.set_limits(LimitOf::Node(far), hard).unwrap();
             let mut pages = [Pfn(0); 200];
             let mut got = 0;
@@ -235,7 +235,7 @@ mod tests {
     fn a_limit_holds_and_reasons_add_up_while_threads_allocate() {
         for use_rseq in [true, false] {
             let (memory, site) = (memory(use_rseq), CallSite::new());
-            let hard = Limits { hard_bytes: Some(LIMIT_PAGES * FRAME_BYTES), soft_bytes: None };
+            let hard = Limits { hard_bytes: Some(LIMIT_PAGES * FRAME_BYTES), ..Limits::default() };
             memory.set_limits(LimitOf::Node(NodeId(0)), hard).unwrap();
             let work = || (0..10).map(|_| take_and_give_back(&memory, &site)).collect::<Vec<_>>();
             let rounds: Vec<(u64, u64)> = thread::scope(|scope| {
@@ -301,7 +301,7 @@ mod tests {
             thread::scope(|scope| {
                 (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
                 all_hold.wait();
-                let hard = Limits { hard_bytes: Some(limit * FRAME_BYTES), soft_bytes: None };
+                let hard = Limits { hard_bytes: Some(limit * FRAME_BYTES), ..Limits::default() };
                 memory.set_limits(of, hard).unwrap();
                 is_set.store(true, Ordering::SeqCst);
             });
@@ -320,7 +320,7 @@ mod tests {
             let mut blocks: Vec<_> = (0..300).map(|_| memory.alloc(own).unwrap()).collect();
             blocks.truncate(200);
             assert!(memory.in_use(of).unwrap().0 > 200, "some are cached");
-            let hard = Limits { hard_bytes: Some(150 * FRAME_BYTES), soft_bytes: None };
+            let hard = Limits { hard_bytes: Some(150 * FRAME_BYTES), ..Limits::default() };
             memory.set_limits(of, hard).unwrap();
             for left in (150..200).rev() {
                 let error = memory.alloc(own).unwrap_err();

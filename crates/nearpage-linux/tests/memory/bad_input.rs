@@ -184,7 +184,8 @@ fn policies_that_nobody_can_follow() {
 #[test]
 fn limits_that_there_cannot_be() {
     on_each(|memory| {
-        let limits = |hard, soft| Limits { hard_bytes: hard, soft_bytes: soft };
+        let limits =
+            |hard, soft| Limits { hard_bytes: hard, soft_bytes: soft, ..Limits::default() };
         let told = |of, limits| memory.set_limits(of, limits).unwrap_err().to_string();
         let unknown = "node 7 is not in the topology";
         assert_eq!(told(LimitOf::Node(NodeId(7)), limits(Some(1 << 20), None)), unknown);
@@ -205,7 +206,7 @@ fn limits_that_there_cannot_be() {
 fn limits_that_are_reached() {
     on_each(|memory| {
         let five = LimitOf::Node(NodeId(5));
-        let bytes = |pages: u64| Limits { hard_bytes: Some(pages << 12), soft_bytes: None };
+        let bytes = |pages: u64| Limits { hard_bytes: Some(pages << 12), ..Limits::default() };
         memory.set_limits(five, bytes(100)).unwrap();
         let request = Request::new(Order(0), Gfp::KERNEL.union(Gfp::THISNODE)).on(NodeId(5));
         let blocks: Vec<_> = std::iter::from_fn(|| memory.alloc(request).ok()).collect();

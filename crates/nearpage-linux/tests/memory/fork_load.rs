@@ -189,3 +189,57 @@ fn the_place_of_a_slab_allocator_is_free_in_a_child() {
         });
     });
 }
+
+/// What other threads had in hand at the fork stays out in the child, and for each of them some pages that were on their way. All
+/// else is there: what was free or cached, and the blocks of the thread that forked.
+#[test]
+fn a_child_keeps_all_that_no_other_thread_had_in_hand() {
+    const THREADS: u64 = 4;
+    const HELD: u64 = 64;
+    /// Pages that one thread moves between a list, a quota and the maps.
+    const ON_THEIR_WAY: u64 = 128;
+    alone("fork_load::a_child_keeps_all_that_no_other_thread_had_in_hand", || {
+        for use_rseq in [true, false] {
+            let memory = memory(use_rseq);
+            let stop = AtomicBool::new(false);
+            let mut mine: Vec<_> = (0..100).map(|_| memory.alloc_pages(1).unwrap()).collect();
+            mine.iter_mut().zip(0..).for_each(|(page, stamp)| page.fill(stamp));
+            let keeps = || {
+                // Whatever the threads of the parent were about, nobody has a CPU's lists any more.
+                memory.drain_all().unwrap();
+                let nodes = [NodeId(0), NodeId(1)];
+                let sum = |of: &dyn Fn(NodeId) -> u64| nodes.map(of).iter().sum::<u64>();
+                let (all, free) = (
+                    sum(&|node| memory.managed_pages(node).0),
+                    sum(&|node| memory.free_pages(node).0),
+                );
+                let most = 100 + THREADS * (HELD + ON_THEIR_WAY);
+                assert!(
+                    all - free <= most,
+                    "{} pages of {all} are out, {most} at most",
+                    all - free
+                );
+                let is_whole = |(page, stamp): (&[u8], u8)| page.iter().all(|&byte| byte == stamp);
+                assert!(mine.iter().map(|page| &page[..]).zip(0..).all(is_whole));
+            };
+            thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (memory, stop) = (&memory, &stop);
+                    scope.spawn(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            let request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
+                            let few = 1 + thread as usize * 20;
+                            let held: Vec<_> =
+                                (0..few).filter_map(|_| memory.alloc(request).ok()).collect();
+                            assert!(held.len() as u64 <= HELD);
+                            drop(held);
+                        }
+                    });
+                }
+                let kept = (0..50).all(|_| fork_and(keeps));
+                stop.store(true, Ordering::Relaxed);
+                assert!(kept, "{}", memory.storage());
+            });
+        }
+    });
+}

@@ -287,7 +287,7 @@ fn a_shrinker_that_panics_is_not_asked_again() {
     *cache.memory.lock().unwrap() = Arc::downgrade(&memory);
     let thread = reclaim.start(&memory, QUIET).unwrap();
     // Only the thread asks: a soft limit makes nobody wait.
-    let soft = Limits { hard_bytes: None, soft_bytes: Some(2048 << 12) };
+    let soft = Limits { soft_bytes: Some(2048 << 12), ..Limits::default() };
     memory.set_limits(LimitOf::Allocator, soft).unwrap();
     for round in 1..=2 {
         let before = reclaim.counts().background_pages;
@@ -305,7 +305,7 @@ fn a_shrinker_that_panics_is_not_asked_again() {
 fn fill_above_soft_limits(of: LimitOf, soft_pages: u64, wanted: u64) -> (Reclaim, u64) {
     let (reclaim, memory, cache) = with_cache(builder());
     let _thread = reclaim.start(&memory, QUIET).unwrap();
-    let soft = Limits { hard_bytes: None, soft_bytes: Some(soft_pages << 12) };
+    let soft = Limits { soft_bytes: Some(soft_pages << 12), ..Limits::default() };
     memory.set_limits(of, soft).unwrap();
     (0..wanted).for_each(|_| assert!(cache.fill(&memory)));
     wait_until("reclaim down to the soft limit", || {
@@ -590,7 +590,7 @@ fn a_callback_that_is_to_wake_may_panic_or_drain() {
         let memory = builder().use_rseq(use_rseq).pressure(rude.clone()).build().unwrap();
         let memory = Arc::new(memory);
         rude.memory.set(Arc::downgrade(&memory)).unwrap();
-        let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 20) };
+        let limits = Limits { soft_bytes: Some(1 << 20), ..Limits::default() };
         memory.set_limits(LimitOf::Allocator, limits).unwrap();
         stay_on_this_cpu();
         let request = Request::new(Order(0), Gfp::KERNEL);

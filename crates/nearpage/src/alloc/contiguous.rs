@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn ledgers_count_it() {
         TestMachine::new().node(0, 8192, &[0]).run(|allocator| {
-            let limits = Limits { hard_bytes: Some(8000 << 12), soft_bytes: None };
+            let limits = Limits { hard_bytes: Some(8000 << 12), ..Limits::default() };
             allocator.set_limits(LimitOf::Allocator, limits).unwrap();
             let before = allocator.counted_in_use(LimitOf::Allocator).unwrap();
             let request = Request::new(Order(0), Gfp::KERNEL);

@@ -1,68 +1,104 @@
-//! Lending free blocks to the host, by where they are: for hosts that give the memory behind them back.
+//! Lending free pages to the host, by where they are: for hosts that give the memory behind them back.
 
 use super::allocator::PageAllocator;
 use crate::buddy::Insertion;
 use crate::host::Platform;
-use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, PfnRange, ZoneIndex};
+use crate::units::{Order, PageCount, PfnRange, ZoneIndex};
 use crate::zone::Zone;
 
-/// A free block that the host has for a while: no request finds it. It goes back to the tail of its list when this is
-/// dropped.
-pub struct LentBlock<'m, P: Platform> {
+pub use crate::places::isolation::Lending;
+
+/// Free pages that the host has for a while: no request finds them. They are free again when this is dropped, a block at the
+/// tail of its list.
+pub struct LentPages<'m, P: Platform> {
     zone: &'m Zone<'m, P>,
-    number: u32,
-    order: Order,
+    range: PfnRange,
+    touched: PageCount,
 }
 
-impl<P: Platform> core::fmt::Debug for LentBlock<'_, P> {
+impl<P: Platform> core::fmt::Debug for LentPages<'_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("LentBlock").field("pfn", &self.pfn()).field("order", &self.order).finish()
+        f.debug_struct("LentPages")
+            .field("range", &self.range)
+            .field("touched", &self.touched)
+            .finish()
     }
 }
 
-impl<P: Platform> LentBlock<'_, P> {
-    /// The first frame.
-    pub fn pfn(&self) -> Pfn {
-        self.zone.frames().pfn(self.number)
+impl<P: Platform> LentPages<'_, P> {
+    /// The pages.
+    pub fn range(&self) -> PfnRange {
+        self.range
     }
 
-    /// The order.
-    pub fn order(&self) -> Order {
-        self.order
+    /// How many of them somebody had in hand since they were last lent. Under Linux's rules nobody knows: all of them.
+    pub fn touched(&self) -> PageCount {
+        self.touched
     }
 }
 
-impl<P: Platform> Drop for LentBlock<'_, P> {
+impl<P: Platform> Drop for LentPages<'_, P> {
     fn drop(&mut self) {
         let frames = *self.zone.frames();
+        let numbers = frames.number(self.range.start)..frames.number(self.range.end);
         match self.zone.maps() {
-            Some(maps) => self.zone.lent_pageblock_is_back(maps, self.number),
+            Some(maps) => self.zone.lent_pages_are_back(maps, numbers),
             None => {
-                let (number, order) = (self.number, self.order);
-                self.zone.lock().buddy().free(frames, number, order, Insertion::Tail);
+                let order = Order(self.range.pages().0.ilog2() as u8);
+                self.zone.lock().buddy().free(frames, numbers.start, order, Insertion::Tail);
             }
         }
     }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Takes the first free block of a pageblock or more whose first frame lies in a range of a zone. Memory that nobody
-    /// has touched since it came online is not found, since nothing is behind it; nor are blocks that are reserved or
-    /// isolated.
+    /// Takes the first free pages in a range of a zone that adjoin. Pages that nobody had in hand since they came online or were
+    /// last lent are not found, since nothing is behind them; nor are those that are reserved or isolated, or that CPUs may
+    /// take by quota.
+    ///
+    /// Under Linux's rules it takes free blocks of a pageblock or more, also those that it took before.
+    ///
+    /// ```
+    /// # use nearpage::testing::machine::TestMachine;
+    /// # use nearpage::{Gfp, Lending, Order, Request, ZoneIndex};
+    /// # TestMachine::new().node(0, 8192, &[0]).run(|pages| {
+    /// let block = pages.alloc(Request::new(Order(3), Gfp::KERNEL)).unwrap();
+    /// pages.free(block, Order(3)).unwrap();
+    /// pages.drain_all().unwrap();
+    /// let all = pages.zones()[0].span();
+    /// let lend = || pages.lend_free_pages(ZoneIndex(0), all, Lending::default());
+    /// assert!(lend().is_some());
+    /// # });
+    /// ```
     ///
     /// # Panics
     /// If the allocator has no such zone.
-    pub fn lend_free_block(&self, zone: ZoneIndex, range: PfnRange) -> Option<LentBlock<'m, P>> {
+    pub fn lend_free_pages(
+        &self,
+        zone: ZoneIndex,
+        range: PfnRange,
+        lending: Lending,
+    ) -> Option<LentPages<'m, P>> {
         let zone = self.zones[zone.0 as usize];
         let (frames, range) = (*zone.frames(), range.intersection(zone.span()));
         if range.is_empty() {
             return None;
         }
         let numbers = frames.number(range.start)..frames.number(range.end);
-        let (number, order) = match zone.maps() {
-            Some(maps) => (zone.lend_pageblock(maps, numbers)?, PAGEBLOCK_ORDER),
-            None => zone.lock().buddy().take_between(frames, numbers)?,
+        let of = |first, pages: u64| {
+            let start = frames.pfn(first);
+            PfnRange { start, end: start + PageCount(pages) }
         };
-        Some(LentBlock { zone, number, order })
+        let (range, touched) = match zone.maps() {
+            Some(maps) => {
+                let lent = zone.lend_pages(maps, numbers, lending)?;
+                (of(lent.pages.start, lent.pages.len() as u64), u64::from(lent.touched))
+            }
+            None => {
+                let (first, order) = zone.lock().buddy().take_between(frames, numbers)?;
+                (of(first, order.pages().0), order.pages().0)
+            }
+        };
+        Some(LentPages { zone, range, touched: PageCount(touched) })
     }
 }

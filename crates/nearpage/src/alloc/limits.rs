@@ -18,6 +18,9 @@ pub struct Limits {
     pub hard_bytes: Option<u64>,
     /// Above this, in bytes, each taking of pages wakes background reclaim.
     pub soft_bytes: Option<u64>,
+    /// No more than this, in bytes, should have memory of the host behind it: what is in use, and what is free and not yet given
+    /// back to the host. The allocator only keeps the number; its host gives memory back.
+    pub resident_bytes: Option<u64>,
 }
 
 /// A limit that a block would exceed.
@@ -43,13 +46,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let _settings = self.state.lock();
         let pages = |bytes: Option<u64>| bytes.map(|bytes| PageCount(bytes >> self.page_shift()));
         let (hard, soft) = (pages(limits.hard_bytes), pages(limits.soft_bytes));
+        let is_of_use = hard.is_some() || soft.is_some();
         if let (Some(hard), Some(soft)) = (hard, soft)
             && soft >= hard
         {
             return Err(LimitError::SoftNotBelowHard { of, soft, hard });
         }
-        ledger.set_limits(hard, soft);
-        if limits != Limits::default() {
+        ledger.set_limits([hard, soft, pages(limits.resident_bytes)]);
+        if is_of_use {
             self.zones.iter().for_each(|zone| zone.count_in_ledgers());
         }
         if ledger.refuses(PageCount(0)) {
@@ -85,8 +89,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn limits(&self, of: LimitOf) -> Result<Limits, UnknownNode> {
         let page_shift = self.page_shift();
         let bytes = |pages: Option<PageCount>| pages.map(|pages| pages.0 << page_shift);
-        let [hard_bytes, soft_bytes] = self.ledger(of)?.limits().map(bytes);
-        Ok(Limits { hard_bytes, soft_bytes })
+        let [hard_bytes, soft_bytes, resident_bytes] = self.ledger(of)?.limits().map(bytes);
+        Ok(Limits { hard_bytes, soft_bytes, resident_bytes })
     }
 
     /// Pages in use of a node or of all nodes: with callers, or cached by CPUs. From the first limit on these are the
@@ -142,7 +146,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let is_counted = zone.is_counted();
         let both = [node, (LimitOf::Allocator, self.nodes.len())].into_iter();
         both.filter(move |_| is_counted).filter_map(move |(of, at)| {
-            let [hard, _] = ledgers[at].limits();
+            let [hard, ..] = ledgers[at].limits();
             let (hard, out) = (hard?, ledgers[at].out());
             let excess = PageCount((out.0 + order.pages().0).saturating_sub(hard.0));
             (excess.0 > 0).then_some(Exceeded { of, hard, excess })
@@ -174,7 +178,7 @@ mod tests {
     const PAGE: Request = Request::new(Order(0), Gfp::KERNEL);
 
     fn hard(pages: u64) -> Limits {
-        Limits { hard_bytes: Some(pages << 12), soft_bytes: None }
+        Limits { hard_bytes: Some(pages << 12), ..Limits::default() }
     }
 
     /// A refill takes more pages at once than a limit leaves: single blocks come of it.
@@ -309,7 +313,7 @@ mod tests {
         for model in [Model::NEARPAGE, Model::LINUX_6_12] {
             let config = Config { model, ..Config::default() };
             TestMachine::new().node(0, 16384, &[0]).config(config).run(|allocator| {
-                let soft = Limits { hard_bytes: None, soft_bytes: Some(2048 << 12) };
+                let soft = Limits { soft_bytes: Some(2048 << 12), ..Limits::default() };
                 allocator.set_limits(LimitOf::Node(NodeId(0)), soft).unwrap();
                 let in_use = || allocator.in_use(LimitOf::Node(NodeId(0))).unwrap();
                 let wakes = || allocator.platform().wakes.get();

@@ -74,7 +74,7 @@ pub use cpus::CpuError;
 pub use drain::DrainBusy;
 pub use hints::ScanCounts;
 pub use hold::{CpuPagesets, Stillness, StoppedPagesets, ZoneHold};
-pub use lend::LentBlock;
+pub use lend::{Lending, LentPages};
 pub use limits::Limits;
 pub use page_lock::{LockWord, PageLock};
 pub(crate) use plan::Plan;

@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn what_is_isolated_is_not_in_use() {
         two_nodes(|allocator| {
-            let limits = Limits { hard_bytes: None, soft_bytes: Some(1 << 12) };
+            let limits = Limits { soft_bytes: Some(1 << 12), ..Limits::default() };
             allocator.set_limits(LimitOf::Allocator, limits).unwrap();
             let zone = allocator.zones()[0];
             let start = memory(allocator, 0).start;
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn ledgers_do_not_count_what_went() {
         two_nodes(|allocator| {
-            let limits = Limits { hard_bytes: Some(6000 << 12), soft_bytes: None };
+            let limits = Limits { hard_bytes: Some(6000 << 12), ..Limits::default() };
             allocator.set_limits(LimitOf::Allocator, limits).unwrap();
             let page = allocator.alloc(PAGE).unwrap();
             let out = || allocator.counted_in_use(LimitOf::Allocator).unwrap();

@@ -437,7 +437,7 @@ mod tests {
             let text = allocator.report_with(&bound.within(zero), request).unwrap().to_string();
             let both = "without policy and cpuset node 8 would have given it\n";
             assert!(text.contains(both), "{text}");
-            let hard = Limits { hard_bytes: Some(20 << 12), soft_bytes: None };
+            let hard = Limits { hard_bytes: Some(20 << 12), ..Limits::default() };
             allocator.set_limits(LimitOf::Node(NodeId(8)), hard).unwrap();
             let bound = Placement::by(Policy::Bind(eight));
             while allocator.alloc_with(&bound, request).is_ok() {}
@@ -457,7 +457,7 @@ mod tests {
     fn a_limit_in_the_way_is_the_only_help_and_says_by_how_much() {
         TestMachine::new().node(0, 32_768, &[0]).node(8, 32_768, &[]).run(|allocator| {
             let set = |of, pages: u64| {
-                let hard = Limits { hard_bytes: Some(pages << 12), soft_bytes: None };
+                let hard = Limits { hard_bytes: Some(pages << 12), ..Limits::default() };
                 allocator.set_limits(of, hard).unwrap();
             };
             let (zero, all) = (LimitOf::Node(NodeId(0)), LimitOf::Allocator);
@@ -506,7 +506,7 @@ mod tests {
             TestMachine::new().node(0, 4096, &[0]).node(8, 4096, &[]).run(|allocator| {
                 let request = Request::new(Order(3), OWN);
                 let zero = LimitOf::Node(NodeId(0));
-                let limits = Limits { hard_bytes: Some(held << 12), soft_bytes: None };
+                let limits = Limits { hard_bytes: Some(held << 12), ..Limits::default() };
                 allocator.set_limits(zero, limits).unwrap();
                 let single = Request::new(Order(0), OWN);
                 let pages: std_alloc::vec::Vec<_> =
@@ -516,7 +516,7 @@ mod tests {
                 let has = |hint: &str| text.lines().find(|line| line.contains(hint));
                 if let Some(line) = has("raised by ") {
                     let hard_bytes = Some(numbers(line)[2]);
-                    allocator.set_limits(zero, Limits { hard_bytes, soft_bytes: None }).unwrap();
+                    allocator.set_limits(zero, Limits { hard_bytes, ..Limits::default() }).unwrap();
                 } else {
                     // By the last ones, so that they merge.
                     assert!(has("blocks up to order").is_none(), "{text}");

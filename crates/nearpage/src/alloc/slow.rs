@@ -486,7 +486,7 @@ mod tests {
                 alloc(helper).unwrap();
             }
             let hard_bytes = Some(100 * 4096);
-            let limits = Limits { hard_bytes, soft_bytes: None };
+            let limits = Limits { hard_bytes, ..Limits::default() };
             allocator.set_limits(LimitOf::Allocator, limits).unwrap();
             // What the CPU has cached is there for others.
             while alloc(helper).is_ok() {}

@@ -241,8 +241,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
         self.lists[..self.list_count()].iter()
     }
 
-    /// How many there are.
-    pub(crate) fn list_count(&self) -> usize {
+    /// How many lists there are.
+    pub fn list_count(&self) -> usize {
         if self.quota.is_some() { ALL_LISTS } else { LISTS }
     }
 

@@ -9,9 +9,9 @@ use core::ops::Range;
 
 use super::zone_maps::{PAGES, ZoneMaps, isolated_in};
 use crate::buddy::Isolated;
-use crate::frame::{FreeMap, Migratetype, Word, ZoneFrames};
+use crate::frame::{FrameState, FreeMap, Migratetype, Word, ZoneFrames};
 use crate::host::Platform;
-use crate::units::Order;
+use crate::units::{Order, PAGEBLOCK_ORDER};
 use crate::zone::Zone;
 
 const WORD: u32 = u64::BITS;
@@ -126,30 +126,168 @@ impl<P: Platform> Zone<'_, P> {
         }
     }
 
-    /// Takes a whole pageblock between two frames of which pages were touched since it was last taken like this.
-    pub(crate) fn lend_pageblock(&self, maps: &ZoneMaps<'_>, range: Range<u32>) -> Option<u32> {
-        let frames = self.frames();
-        let (first, end) = (range.start.div_ceil(PAGES), range.end / PAGES);
-        for at in maps.whole_between(first..end) {
-            let pages = at * PAGES..(at + 1) * PAGES;
-            let was_touched = pages.clone().any(|page| frames.word(page).get() != Word::BLANK);
-            if !was_touched || !self.capture_pages(PAGES.into()) {
-                continue;
+    /// Takes the first free pages between two frames that are to be lent: a whole pageblock, or adjoining pages of one word of a
+    /// map. Nothing is behind them when they come back: their words are blank from now on.
+    pub(crate) fn lend_pages(
+        &self,
+        maps: &ZoneMaps<'_>,
+        range: Range<u32>,
+        lending: Lending,
+    ) -> Option<Lent> {
+        let mut number = range.start;
+        while let Some(at) = maps.next_ours(number / PAGES).filter(|at| at * PAGES < range.end) {
+            number = number.max(at * PAGES);
+            let end = (at + 1) * PAGES;
+            // Pageblocks that are isolated or reserved are their holders', and where zones share one the words say whose pages
+            // are: they cannot be blank.
+            let frames = self.frames();
+            if frames.pageblock(number).is_mergeable() && !frames.is_pageblock_shared(number) {
+                let lent = match maps.is_whole(at) {
+                    true if number == at * PAGES && end <= range.end => {
+                        self.lend_whole(maps, at, lending)
+                    }
+                    true => None,
+                    false => self.lend_of_map(maps, number..end.min(range.end), lending),
+                };
+                if lent.is_some() {
+                    return lent;
+                }
             }
-            if maps.close_whole(at) {
-                pages.for_each(|page| frames.word(page).set(Word::BLANK));
-                return Some(at * PAGES);
-            }
-            self.release_pages(PAGES.into());
+            number = end;
         }
         None
     }
 
-    /// Ends what [`lend_pageblock`](Self::lend_pageblock) began.
-    pub(crate) fn lent_pageblock_is_back(&self, maps: &ZoneMaps<'_>, number: u32) {
-        maps.put_whole(number / PAGES, maps.outside());
-        self.release_pages(PAGES.into());
+    fn lend_whole(&self, maps: &ZoneMaps<'_>, at: u32, lending: Lending) -> Option<Lent> {
+        let (frames, pages) = (self.frames(), at * PAGES..(at + 1) * PAGES);
+        let touched = match touched(frames, pages.clone(), lending) {
+            // The words of a block that was freed as one are those of nobody but its head.
+            1.. if is_head(frames, at) => PAGES,
+            touched => touched,
+        };
+        if touched == 0 || !self.capture_pages(PAGES.into()) {
+            return None;
+        }
+        if !maps.close_whole(at) {
+            self.release_pages(PAGES.into());
+            return None;
+        }
+        pages.clone().for_each(|page| frames.word(page).set(Word::BLANK));
+        Some(Lent { pages, touched })
     }
+
+    /// Takes adjoining pages of a pageblock that is not whole.
+    fn lend_of_map(
+        &self,
+        maps: &ZoneMaps<'_>,
+        range: Range<u32>,
+        lending: Lending,
+    ) -> Option<Lent> {
+        let (frames, unit) = (self.frames(), lending.unit.pages().0 as u32);
+        let mut first = range.start.next_multiple_of(unit);
+        while first + unit <= range.end && unit <= WORD {
+            let word_end = range.end.min(first - first % WORD + WORD);
+            let free = maps.free_in_word(frames, first);
+            let touched_in = |first: u32| match free >> (first % WORD) & run(unit) == run(unit) {
+                true => touched(frames, first..first + unit, lending),
+                false => 0,
+            };
+            let mut lent = Lent { pages: first..first, touched: 0 };
+            while first + unit <= word_end {
+                let more = touched_in(first);
+                if more == 0 && lent.touched > 0 {
+                    break;
+                }
+                first += unit;
+                lent.touched += more;
+                lent.pages = if more > 0 { lent.pages.start..first } else { first..first };
+            }
+            if lent.touched > 0 && self.take_run(maps, &lent.pages) {
+                lent.pages.clone().for_each(|page| frames.word(page).set(Word::BLANK));
+                return Some(lent);
+            }
+            if first + unit > word_end {
+                first = word_end.next_multiple_of(unit);
+            }
+        }
+        None
+    }
+
+    /// Takes pages of a word of a map, if all are there and no CPU has a quota for them.
+    fn take_run(&self, maps: &ZoneMaps<'_>, pages: &Range<u32>) -> bool {
+        let count = pages.end - pages.start;
+        if !self.capture_pages(count.into()) {
+            return false;
+        }
+        let (first, bits) = (pages.start - pages.start % WORD, run(count) << (pages.start % WORD));
+        let taken = self.frames().map(first).take((first % PAGES / WORD) as usize, bits);
+        if taken != bits {
+            if taken != 0 {
+                maps.put(self.frames(), first, taken, maps.outside());
+            }
+            self.release_pages(count.into());
+        }
+        taken == bits
+    }
+
+    /// Ends what [`lend_pages`](Self::lend_pages) began.
+    pub(crate) fn lent_pages_are_back(&self, maps: &ZoneMaps<'_>, pages: Range<u32>) {
+        let count = pages.end - pages.start;
+        match count == PAGES {
+            true => maps.put_whole(pages.start / PAGES, maps.outside()),
+            false => maps.put_run(self.frames(), pages.start, count, maps.outside()),
+        }
+        self.release_pages(count.into());
+    }
+}
+
+/// Which free pages are lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lending {
+    /// Pages come in aligned pieces of this order. A piece above order 6 is a pageblock.
+    pub unit: Order,
+    /// Only pages that were free already when an earlier turn looked at them, by the number of this one.
+    pub turn: Option<u32>,
+}
+
+/// Free pages that were taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lent {
+    pub pages: Range<u32>,
+    /// How many of them somebody had in hand since they were last taken.
+    pub touched: u32,
+}
+
+/// The lowest bits.
+const fn run(pages: u32) -> u64 {
+    u64::MAX >> (WORD - pages)
+}
+
+/// Whether a whole pageblock was last freed as one.
+fn is_head(frames: &ZoneFrames<'_>, at: u32) -> bool {
+    frames.word(at * PAGES).get().order() >= PAGEBLOCK_ORDER
+}
+
+/// Of free pages, how many somebody had in hand since they were last lent; 0 if one of them is too young.
+fn touched(frames: &ZoneFrames<'_>, pages: Range<u32>, lending: Lending) -> u32 {
+    let (mut touched, mut is_young) = (0, false);
+    for page in pages {
+        let (cell, word) = (frames.word(page), frames.word(page).get());
+        if word == Word::BLANK {
+            continue;
+        }
+        touched += 1;
+        if let Some(turn) = lending.turn
+            && !word.was_seen_before(turn)
+        {
+            is_young = true;
+            // Who got the page meanwhile has overwritten its word, or will.
+            if word.state() == FrameState::Cached && word.mark().is_none() {
+                cell.replace(word, word.seen(turn));
+            }
+        }
+    }
+    if is_young { 0 } else { touched }
 }
 
 fn mark(frames: &ZoneFrames<'_>, pages: Range<u32>) {

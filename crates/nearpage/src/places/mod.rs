@@ -19,7 +19,7 @@
 //! No path waits for another thread, and none takes a lock, but for the reserve for urgent requests and for isolation.
 
 pub mod bitmap;
-mod isolation;
+pub(crate) mod isolation;
 pub mod map;
 pub(crate) mod quota;
 mod reserve;

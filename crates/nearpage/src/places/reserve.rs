@@ -4,7 +4,7 @@
 //! here. A pageblock is taken into the reserve while it is whole.
 
 use super::quota::Quota;
-use super::zone_maps::{PAGES, Reach, ZoneMaps};
+use super::zone_maps::{PAGES, Reach, ZoneMaps, note_touched};
 use crate::buddy::Force;
 use crate::frame::Migratetype;
 use crate::host::Platform;
@@ -26,6 +26,7 @@ impl<P: Platform> Zone<'_, P> {
         }
         match maps.take_whole(self.frames(), RESERVE, by) {
             Some(at) => {
+                note_touched(self.frames(), at * PAGES, PAGEBLOCK_ORDER);
                 self.frames().map(at * PAGES).fill();
                 maps.set_reserved(maps.reserved() + pageblock);
             }
@@ -66,6 +67,7 @@ impl<P: Platform> Zone<'_, P> {
         let guard = self.lock();
         let is_reserved = self.frames().pageblock(number) == RESERVE;
         if is_reserved {
+            note_touched(self.frames(), number, order);
             maps.put_run(self.frames(), number, order.pages().0 as u32, maps.outside());
             self.give_kept_back(order.pages().0);
             return;

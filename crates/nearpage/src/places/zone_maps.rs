@@ -5,7 +5,7 @@ use core::ops::{ControlFlow, Range};
 use super::bitmap::Bitmap;
 use super::map::{Map, Put};
 use super::quota::{Place, Quota};
-use crate::frame::{FreeMap, Migratetype, Word, ZoneFrames, run_heads};
+use crate::frame::{FrameState, FreeMap, Migratetype, Word, ZoneFrames, run_heads};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{ORDERS, Order, PAGEBLOCK_ORDER};
 
@@ -82,6 +82,20 @@ impl<'m> ZoneMaps<'m> {
     /// The pageblocks that have memory of the zone.
     pub(crate) fn ours(&self) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(self.ours.next(0), |&at| self.ours.next(at + 1))
+    }
+
+    /// The first of them from one on.
+    pub(crate) fn next_ours(&self, from: u32) -> Option<u32> {
+        self.ours.next(from)
+    }
+
+    /// The free pages of the word of a map that a frame is in, now.
+    pub(crate) fn free_in_word(&self, frames: &ZoneFrames<'_>, number: u32) -> u64 {
+        let at = number / PAGES;
+        match frames.try_map(number) {
+            Some(map) => look(frames, map, at, (number % PAGES / WORD) as usize),
+            None => 0,
+        }
     }
 
     /// For threads whose CPU has no quota.
@@ -260,15 +274,18 @@ impl ZoneMaps<'_> {
         let is_whole =
             |&number: &u32| order >= PAGEBLOCK_ORDER && !frames.is_pageblock_shared(number);
         if !is_whole(&first) {
+            note_touched(frames, first, order);
             self.put_run(frames, first, order.pages().0 as u32, by);
             return 1;
         }
         let each = order.pages().0 as u32 / PAGES;
         let whole = numbers.iter().copied().take_while(is_whole).map(|number| number / PAGES);
         let (word, bits, count) = of_one_word(whole, each);
-        // A trim looks at the words of each pageblock.
-        for at in frames_of(word, bits) {
-            frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
+        // A trim looks at the words of each pageblock. A block that nobody had in hand says nothing new.
+        for &number in numbers[..count].iter().filter(|&&number| is_touched(frames, number)) {
+            for at in number / PAGES..number / PAGES + each {
+                frames.word(at * PAGES).set(frames.cached(PAGEBLOCK_ORDER));
+            }
         }
         self.put_wholes(word, bits, by);
         count
@@ -511,6 +528,7 @@ impl ZoneMaps<'_> {
     /// The pages of a pageblock lie in its map, if they lay with the whole ones.
     pub(crate) fn open(&self, frames: &ZoneFrames<'_>, at: u32) {
         if self.whole.clear(at) {
+            note_touched(frames, at * PAGES, PAGEBLOCK_ORDER);
             frames.map(at * PAGES).fill();
         }
     }
@@ -560,6 +578,7 @@ impl ZoneMaps<'_> {
     /// Takes a whole pageblock and makes its pages free one by one, for who takes them from there: nobody else is told of them.
     fn open_whole(&self, frames: &ZoneFrames<'_>, of: Migratetype, by: &Quota) -> Option<u32> {
         let at = self.take_whole(frames, of, by)?;
+        note_touched(frames, at * PAGES, PAGEBLOCK_ORDER);
         frames.map(at * PAGES).fill();
         Some(at)
     }
@@ -863,6 +882,21 @@ fn has_block_in(frames: &ZoneFrames<'_>, at: u32, order: Order) -> bool {
     let span = 1 << (order.0 - WORD_ORDER.0);
     let mut starts = (0..WORDS).step_by(span);
     starts.any(|first| (first..first + span).all(|at| word(at) == u64::MAX))
+}
+
+/// Whether a page was handed out since memory behind it last came or went.
+fn is_touched(frames: &ZoneFrames<'_>, number: u32) -> bool {
+    frames.word(number).get() != Word::BLANK
+}
+
+/// A block that is the caller's may lie in a map from now on, page by page: if its word says that somebody had it, so do then
+/// those of all its pages, since nothing else tells a trim what is behind them.
+pub(crate) fn note_touched(frames: &ZoneFrames<'_>, number: u32, order: Order) {
+    let head = frames.word(number).get();
+    if head.state() == FrameState::Cached && head.order() >= order {
+        let word = frames.cached(Order(0));
+        (number..number + order.pages().0 as u32).for_each(|page| frames.word(page).set(word));
+    }
 }
 
 /// How many pages of this zone are free in a map.

@@ -276,7 +276,7 @@ mod tests {
     use core::ops::ControlFlow;
     use std_alloc::string::String;
 
-    use crate::alloc::{Config, PageAllocator, Request};
+    use crate::alloc::{Config, Lending, PageAllocator, Request};
     use crate::frame::Migratetype;
     use crate::gfp::Gfp;
     use crate::model::Model;
@@ -333,7 +333,7 @@ mod tests {
             let (moved, other) = holds_of(&|| allocator.set_settings(settings).unwrap());
             assert!(moved > 0 && other == 0, "watermarks are set under the lock");
             let range = PfnRange::new(zone.span().start.0, zone.span().end.0);
-            let lent = || drop(allocator.lend_free_block(ZoneIndex(0), range));
+            let lent = || drop(allocator.lend_free_pages(ZoneIndex(0), range, Lending::default()));
             let block = allocator.alloc(Request::new(Order(10), Gfp::KERNEL)).unwrap();
             allocator.free(block, Order(10)).unwrap();
             assert_eq!(holds_of(&lent), (2, 0));

@@ -14,6 +14,7 @@
 
 #[path = "../random/host.rs"]
 mod host;
+mod lent;
 mod memory;
 mod naive;
 mod play;

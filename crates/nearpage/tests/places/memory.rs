@@ -3,8 +3,8 @@
 
 use nearpage::testing::generate::{any_settings, next_arrival};
 use nearpage::{
-    CpuId, LimitOf, Limits, Migratetype, NodeAccess, OfflineError, Order, PageCount, Pfn, PfnRange,
-    ZoneIndex,
+    CpuId, Lending, LentPages, LimitOf, Limits, Migratetype, NodeAccess, OfflineError, Order,
+    PageCount, Pfn, PfnRange, ZoneIndex,
 };
 
 use crate::naive::{PAGEBLOCK, Page, Wrong, holds};
@@ -16,7 +16,8 @@ impl Play<'_, '_> {
     pub(super) fn rare(&mut self) -> Result<(), Wrong> {
         match self.random.below(16) {
             0 => self.drain(),
-            1 | 2 => self.decay(),
+            1 => self.decay(),
+            2 => self.lend(),
             3 | 4 => self.change_settings(),
             5 => self.grow(),
             6 => self.shrink(),
@@ -68,6 +69,39 @@ impl Play<'_, '_> {
         drained.map_err(|error| error.to_string())?;
         let left: u64 = left.iter().map(|pages| pages.0).sum();
         holds(left == 0, || format!("{left} pages are left"))
+    }
+
+    /// What is lent is nobody's, or a holder could not free it later; and no page is lent twice.
+    fn lend(&mut self) -> Result<(), Wrong> {
+        let zone = self.allocator.zones()[self.any_zone()];
+        let unit = Order(self.random.one_of(&[0, 0, 2, 4, 6, 9]));
+        let turn = self.random.one_of(&[None, Some(1), Some(2)]);
+        self.now("lend", format_args!("{zone}, {unit:?}, {turn:?}", zone = zone.index().0));
+        let lend_all = |turn: Option<u32>| {
+            let (mut from, mut lent) = (zone.span().start, vec![]);
+            let lending = Lending { unit, turn };
+            let next = |from: Pfn| PfnRange { start: from, end: zone.span().end };
+            while let Some(some) = self.allocator.lend_free_pages(zone.index(), next(from), lending)
+            {
+                from = some.range().end;
+                lent.push(some);
+            }
+            lent
+        };
+        let lent = lend_all(turn);
+        let is_right = |some: &&LentPages<'_, _>| {
+            let pages = some.range().pages().0;
+            pages % unit.pages().0 == 0 && (1..=pages).contains(&some.touched().0)
+        };
+        holds(lent.iter().all(|some| is_right(&some)), || format!("{lent:?}"))?;
+        let ranges: Vec<PfnRange> = lent.iter().map(LentPages::range).collect();
+        drop(lent);
+        // Others than before, if some were not free for all while those were lent.
+        let again = lend_all(None);
+        let is_new = |some: &LentPages<'_, _>| {
+            ranges.iter().all(|range| range.intersection(some.range()).is_empty())
+        };
+        holds(again.iter().all(is_new), || format!("{again:?} are lent once more"))
     }
 
     fn decay(&mut self) -> Result<(), Wrong> {
@@ -127,7 +161,7 @@ impl Play<'_, '_> {
         let hard = pages << self.machine.config.page_shift;
         let hard_bytes = (!self.one_in(3)).then_some(hard);
         let soft_bytes = self.one_in(4).then_some(hard / 2).filter(|_| hard > 0);
-        let limits = Limits { hard_bytes, soft_bytes };
+        let limits = Limits { hard_bytes, soft_bytes, ..Limits::default() };
         self.now("set_limits", format_args!("{of:?}, {limits:?}"));
         if self.allocator.set_limits(of, limits).is_err() {
             // A soft limit that rounds to the hard one.

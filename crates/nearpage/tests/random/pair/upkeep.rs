@@ -202,7 +202,7 @@ impl Pair<'_, '_> {
             (self.random.below(4) < is_set)
                 .then_some((pages << shift) + self.random.below(1 << shift))
         };
-        let limits = Limits { hard_bytes: near(2), soft_bytes: near(1) };
+        let limits = Limits { hard_bytes: near(2), soft_bytes: near(1), ..Limits::default() };
         self.narrate(format_args!("set_limits({of:?}, {limits:?})"));
         let mut expected = self.naive.set_limits(of, limits);
         if matches!(self.planted, Planted::LooseLimit) && expected.is_ok() {
