@@ -261,8 +261,8 @@ fn scenario(
         None => {
             let costs = nearest_costs(&machine);
             notes.push(format!(
-                "no table of costs is given: {costs} is taken, the nearest by CPUs and nodes; --costs has others, and \
-                 nearpage lab costs --measure makes one"
+                "no table of costs is given: {costs} is taken, the nearest by CPUs and nodes; nearpage lab {name} \
+                 --costs takes another, and nearpage lab costs --measure makes one"
             ));
             costs.to_owned()
         }
@@ -415,7 +415,7 @@ mod tests {
     use nearpage_machine::MachineInput;
 
     use super::*;
-    use crate::{Options, run};
+    use crate::{Options, catalog, run};
 
     fn machine(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();
@@ -445,6 +445,26 @@ mod tests {
                 report.counts
             };
             assert_ne!(counts(4), counts(2), "{}", load.name());
+        }
+    }
+
+    /// A CPU may be stopped within a hold, where memory serves one line after the other: who waits for the lock then waits as well.
+    #[test]
+    fn cpus_wait_for_locks_by_every_table_of_costs() {
+        let machine = machine(&["4G,cpus=0-15"]);
+        for costs in catalog::cost_names() {
+            let wish = LoadWish {
+                machine: &machine,
+                costs: Some(costs),
+                rules: vec![Model::LINUX_6_12],
+                cpus: None,
+                seconds: Some(0.01),
+                config: Config::default(),
+            };
+            let (scenario, _) = scenario_of(Load::Build, &wish).unwrap();
+            let report = run(&scenario, &Options::default()).unwrap();
+            let percent = report.counts["build, linux-6.12: zone_lock_percent"];
+            assert!(percent > 5.0, "{costs}: {percent}");
         }
     }
 

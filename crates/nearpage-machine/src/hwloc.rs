@@ -131,8 +131,8 @@ impl Reader<'_> {
             self.distances(root, machine_object, &elements, &memories, &mut draft)?;
         let mut machine = draft.finish(&Place::Input(self.input.into()), EXPECTED)?;
         if !has_distances && machine.nodes.len() > 1 {
-            let nodes = machine.nodes.iter();
-            machine.notes.extend(nodes.map(|node| Note::DistancesAssumed { node: node.id }));
+            let nodes = machine.nodes.iter().map(|node| node.id.0).collect();
+            machine.notes.push(Note::DistancesAssumed { nodes });
         }
         if let Some(bytes) = self.page_bytes(root)? {
             machine.page_bytes = bytes;

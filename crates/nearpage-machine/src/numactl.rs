@@ -87,8 +87,8 @@ fn parse_one(input: &str, lines: &[PastedLine]) -> Result<Machine, InputError> {
     let has_distances = reader.columns.is_some();
     let mut machine = reader.draft.finish(&Place::Input(input.into()), EXPECTED)?;
     if !has_distances && machine.nodes.len() > 1 {
-        let nodes = machine.nodes.iter();
-        machine.notes.extend(nodes.map(|node| Note::DistancesAssumed { node: node.id }));
+        let nodes = machine.nodes.iter().map(|node| node.id.0).collect();
+        machine.notes.push(Note::DistancesAssumed { nodes });
     }
     Ok(machine)
 }
@@ -416,11 +416,7 @@ node     0    1    2
         assert_eq!(notes[0], "the CPUs of node 0 are unknown: taken as none");
         assert_eq!(
             notes[1..],
-            [0, 1].map(|node| {
-                format!(
-                    "the distances of node {node} are unknown: taken as 10 to itself, 20 to others"
-                )
-            })
+            ["the distances of nodes 0-1 are unknown: taken as 10 to themselves, 20 to others"]
         );
     }
 

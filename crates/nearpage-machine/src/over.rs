@@ -9,6 +9,7 @@
 //! # Ok::<(), OverError>(())
 //! ```
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 /// The most values that one range stands for.
@@ -33,6 +34,14 @@ pub enum OverError {
     NoValues {
         /// The text.
         found: String,
+    },
+    /// A value that is there more than once.
+    #[error("{key}={value} is there twice, expected each value once")]
+    Twice {
+        /// The name of the setting.
+        key: String,
+        /// The value.
+        value: String,
     },
     /// A range without a first or a last number, with more than [`RANGE_VALUES_MAX`] values, or with none.
     #[error(
@@ -60,7 +69,12 @@ impl FromStr for Over {
                 None => all.push(value.to_owned()),
             }
         }
-        Ok(Over { key: key.trim().into(), values: all })
+        let key: String = key.trim().into();
+        let mut seen = HashSet::new();
+        match all.iter().find(|value| !seen.insert(value.as_str())) {
+            Some(value) => Err(OverError::Twice { key, value: value.clone() }),
+            None => Ok(Over { key, values: all }),
+        }
     }
 }
 
@@ -83,6 +97,14 @@ mod tests {
         assert_eq!(values("k=0..0"), "0");
         assert_eq!(values("k=1,3..5,9"), "1 3 4 5 9");
         assert_eq!("k=0..999".parse::<Over>().unwrap().values.len(), 1000);
+    }
+
+    #[test]
+    fn a_value_is_there_once() {
+        for text in ["k=5,5", "k=1..3,2", "k= a,a "] {
+            let message = text.parse::<Over>().unwrap_err().to_string();
+            assert!(message.ends_with(" is there twice, expected each value once"), "{message}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::tunable::Override;
 pub struct Replaced {
     /// Its key.
     pub key: &'static str,
-    /// Its value without --set.
+    /// Its value without the setting.
     pub before: String,
     /// Its value.
     pub after: String,
@@ -30,7 +30,7 @@ impl Replaced {
                 "it raises marks while pageblocks are mixed, and is no figure of a machine at rest"
                     .into(),
             ),
-            _ if before == after => Some(format!("it is {after} without --set")),
+            _ if before == after => Some(format!("it is {after} without it")),
             _ => None,
         };
         let mut all: Vec<Replaced> = Vec::new();

@@ -240,12 +240,12 @@ mod tests {
         assert_eq!(machine.nodes[1].cpus, [CpuId(3)]);
         assert_eq!(machine.distances, [10, 20, 20, 10]);
         let notes: Vec<String> = machine.notes.iter().map(ToString::to_string).collect();
-        assert_eq!(notes.len(), 4);
+        assert_eq!(notes.len(), 3);
         assert_eq!(
             notes[0],
-            "the distances of node 0 are unknown: taken as 10 to itself, 20 to others"
+            "the distances of nodes 0-1 are unknown: taken as 10 to themselves, 20 to others"
         );
-        assert_eq!(notes[3], "the memory of node 1 is unknown: taken as none");
+        assert_eq!(notes[2], "the memory of node 1 is unknown: taken as none");
     }
 
     #[test]

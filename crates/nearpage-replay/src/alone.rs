@@ -86,17 +86,20 @@ fn is_ctf(path: &Path) -> bool {
 /// Whether a file is a tar archive, packed or not.
 fn is_archive(packed: &Packed, budget: &Budget) -> io::Result<bool> {
     const BLOCK_BYTES: u64 = 512;
+    Ok(Packing::of(&beginning(packed, budget, BLOCK_BYTES)?) == Some(Packing::Tar))
+}
+
+/// The first bytes of what a file unpacks to; of a tar archive, its own.
+pub(crate) fn beginning(packed: &Packed, budget: &Budget, most: u64) -> io::Result<Vec<u8>> {
     let begin = |stream: &mut dyn Read| {
         let mut begin = Vec::new();
-        stream.take(BLOCK_BYTES).read_to_end(&mut begin)?;
-        Ok::<_, io::Error>(Packing::of(&begin))
+        stream.take(most).read_to_end(&mut begin)?;
+        Ok::<_, io::Error>(begin)
     };
-    match begin(&mut packed.reader())? {
-        None => Ok(false),
-        Some(packing) => {
-            let mut unpacked = Unpacking::new(budget).stream(packing, packed.reader())?;
-            Ok(begin(&mut unpacked)? == Some(Packing::Tar))
-        }
+    let own = begin(&mut packed.reader())?;
+    match Packing::of(&own) {
+        None | Some(Packing::Tar) => Ok(own),
+        Some(packing) => begin(&mut Unpacking::new(budget).stream(packing, packed.reader())?),
     }
 }
 
@@ -119,6 +122,8 @@ pub struct LoneFacts {
     pub lost_events: u64,
     /// Lines that say that events were lost.
     pub lost_lines: u64,
+    /// Which events of pages were recorded, in words; `None` if all were, as far as the trace tells.
+    pub sampling: Option<String>,
     /// Blocks allocated.
     pub allocs: u64,
     /// Blocks freed.
@@ -127,6 +132,24 @@ pub struct LoneFacts {
     pub cpus: u64,
     /// Seconds from the first event to the last.
     pub seconds: f64,
+}
+
+impl LoneFacts {
+    /// What of the load was not recorded, a sentence each.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        let sampled = self.sampling.as_ref().map(|sampling| {
+            format!(
+                "unknown: most of the load: {sampling} was recorded, and is played as if it were all (perf record -c 1 records all)"
+            )
+        });
+        let lost = (self.lost_lines > 0).then(|| lost_sentence(self.lost_events));
+        sampled.into_iter().chain(lost).collect()
+    }
+}
+
+/// So many events are not there.
+pub(crate) fn lost_sentence(events: u64) -> String {
+    format!("unknown: what {events} lost events were")
 }
 
 /// The most names of events that are told apart.
@@ -180,6 +203,7 @@ impl LoneTrace {
             events: counts.events,
             lost_events: counts.lost_events,
             lost_lines: counts.lost_lines,
+            sampling: counts.sampling.map(|sampling| sampling.to_string()),
             allocs,
             frees,
             cpus: cpus.len() as u64,

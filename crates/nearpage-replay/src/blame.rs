@@ -93,7 +93,7 @@ impl Charged<'_> {
         watch: &Watch<'_>,
     ) -> Result<Summary, ReplayError> {
         let Charged { source, survey, recorded } = *self;
-        let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
+        let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology, &survey.actors);
         let mut memory = Memory::new(source.name(), start, 1)?;
         let Some((core, held)) = memory.cores(source.name(), &[None])?.pop() else {
             unreachable!("one core was asked for")

@@ -3,11 +3,12 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use nearpage_bundle::{Recording, RecordingKind};
+use nearpage_bundle::{BundleError, Recording, RecordingKind};
 use nearpage_kcore::State;
 use nearpage_machine::{Budget, read_within};
-use nearpage_trace::unpacked_within;
+use nearpage_trace::{begins_trace, unpacked_within};
 
+use crate::alone::{beginning, lost_sentence};
 use crate::error::ReplayError;
 use crate::kernel_state::Moment;
 use crate::packed::Packed;
@@ -40,6 +41,15 @@ impl std::fmt::Debug for Bundle {
         f.debug_struct("Bundle").field("name", &self.name()).field("trace", &trace).finish()
     }
 }
+
+/// Whether a file is a trace, by its first lines.
+fn is_trace(packed: &Packed, budget: &Budget) -> bool {
+    const BYTES: u64 = 64 << 10;
+    beginning(packed, budget, BYTES).is_ok_and(|beginning| begins_trace(&beginning))
+}
+
+const EXPECTED: &str = "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one; nearpage whatif --machine plays a trace \
+                        alone, nearpage trace export --trace and trace summary take one";
 
 impl Bundle {
     /// Reads the captures of a bundle.
@@ -77,16 +87,23 @@ impl Bundle {
 
     pub(crate) fn archived(packed: Packed, budget: &Budget) -> Result<Bundle, ReplayError> {
         let content = io::BufReader::new(packed.reader());
-        let recording = Recording::read_from(packed.name(), content, budget)?;
+        let recording = Recording::read_from(packed.name(), content, budget);
+        let recording = recording.map_err(|error| match error {
+            BundleError::NoRecording { input } if is_trace(&packed, budget) => {
+                let what = "is a trace without captures of its machine".into();
+                ReplayError::incomplete(&input, what, EXPECTED)
+            }
+            error => error.into(),
+        })?;
         Bundle::of(recording, Place::Archive(packed), budget)
     }
 
+    /// A bundle that was read, and where its long files are.
     fn of(recording: Recording, place: Place, budget: &Budget) -> Result<Bundle, ReplayError> {
         let source = Source::new(place, budget);
         if recording.kind != RecordingKind::Bundle {
-            let expected = "a bundle: a folder with meta.json and trace.txt.zst, or a tar of one";
             let what = "is a recording without a trace".into();
-            return Err(ReplayError::incomplete(source.name(), what, expected));
+            return Err(ReplayError::incomplete(source.name(), what, EXPECTED));
         }
         Ok(Bundle { recording, source, reads_state: true })
     }
@@ -132,6 +149,12 @@ impl Bundle {
     /// Its trace and other long files.
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// What of its load was not recorded, in a sentence.
+    pub(crate) fn lost(&self) -> Option<String> {
+        let lost = self.recording().lost_events;
+        (lost > 0).then(|| lost_sentence(lost))
     }
 
     /// The name of the trace, if it is not the bundle's own.

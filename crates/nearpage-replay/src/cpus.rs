@@ -1,6 +1,6 @@
 //! Which CPU of another machine plays a CPU of the recorded one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nearpage::{CpuId, TopologyBuf};
 
@@ -21,36 +21,60 @@ pub enum CpuRule {
 #[derive(Clone, Debug)]
 pub(crate) struct CpuMap {
     rule: CpuRule,
-    /// By recorded CPU, for the first copy.
+    /// By recorded CPU, its place among `cpus` for the first copy.
     fixed: BTreeMap<CpuId, usize>,
-    /// All CPUs of the machine; for `round-robin` in turns over the nodes.
+    /// All CPUs of the machine: those that play the first copy, and then the others.
     cpus: Vec<CpuId>,
-    recorded: usize,
+    /// CPUs that play a copy: the next copy has the ones after them.
+    apart: usize,
+    /// Recorded CPUs that do anything.
+    actors: Vec<CpuId>,
 }
 
 impl CpuMap {
-    /// A map from one machine to another.
-    pub(crate) fn new(rule: CpuRule, recorded: &TopologyBuf, machine: &TopologyBuf) -> CpuMap {
+    /// A map from one machine to another. `actors` are the recorded CPUs that do anything: copies leave no room for the others.
+    pub(crate) fn new(
+        rule: CpuRule,
+        recorded: &TopologyBuf,
+        machine: &TopologyBuf,
+        actors: &BTreeSet<CpuId>,
+    ) -> CpuMap {
         let by_node = |topology: &TopologyBuf| -> Vec<Vec<CpuId>> {
             let lists = topology.nodes.iter().map(|node| node.cpus.clone());
             lists.filter(|cpus| !cpus.is_empty()).collect()
         };
         let (from, to) = (by_node(recorded), by_node(machine));
-        let cpus: Vec<CpuId> = match rule {
+        let all: Vec<CpuId> = match rule {
             CpuRule::RoundRobin => in_turns(&to),
             CpuRule::Socket | CpuRule::Comm => to.concat(),
         };
-        let mut all: Vec<CpuId> = from.concat();
-        all.sort_unstable();
-        let mut fixed = BTreeMap::new();
-        for (index, &cpu) in all.iter().enumerate() {
-            let at = match rule {
-                CpuRule::Socket => socket(cpu, &from, &to, &cpus),
-                CpuRule::Comm | CpuRule::RoundRobin => index,
-            };
-            fixed.insert(cpu, at);
+        let mut recorded: Vec<CpuId> = from.concat();
+        recorded.sort_unstable();
+        let target = |(index, &cpu): (usize, &CpuId)| match rule {
+            CpuRule::Socket => (cpu, socket(cpu, &from, &to)),
+            CpuRule::Comm | CpuRule::RoundRobin => (cpu, all[index % all.len()]),
+        };
+        let targets: Vec<(CpuId, CpuId)> = recorded.iter().enumerate().map(target).collect();
+        // A task of a number has the CPU of that number.
+        let in_order = rule == CpuRule::Comm;
+        let first = targets.iter().filter(|(cpu, _)| actors.contains(cpu) && !in_order);
+        let mut places = HashMap::new();
+        let mut cpus = Vec::new();
+        for &cpu in first.map(|(_, target)| target).chain(&all) {
+            places.entry(cpu).or_insert_with(|| {
+                cpus.push(cpu);
+                cpus.len() - 1
+            });
         }
-        CpuMap { rule, fixed, cpus, recorded: all.len() }
+        let apart = match in_order {
+            true => recorded.len(),
+            false => {
+                let of_actors = targets.iter().filter(|(cpu, _)| actors.contains(cpu));
+                of_actors.map(|(_, target)| target).collect::<BTreeSet<_>>().len()
+            }
+        };
+        let fixed = targets.iter().map(|(cpu, target)| (*cpu, places[target])).collect();
+        CpuMap { rule, fixed, cpus, apart, actors: actors.iter().copied().collect() }
     }
 
     /// The CPU that plays `cpu` in a copy of the trace; `pid` is the task that runs.
@@ -59,18 +83,32 @@ impl CpuMap {
             CpuRule::Comm => pid as usize,
             CpuRule::Socket | CpuRule::RoundRobin => self.fixed.get(&cpu).copied().unwrap_or(0),
         };
-        self.cpus[(base + copy as usize * self.recorded) % self.cpus.len()]
+        self.cpus[(base + copy as usize * self.apart) % self.cpus.len()]
     }
 
-    /// The map in words.
-    pub(crate) fn describe(&self) -> String {
+    /// The map in words, of so many copies.
+    pub(crate) fn describe(&self, copies: u32) -> String {
+        /// Further ones are told by their number.
+        const SHOWN: u32 = 3;
         if self.rule == CpuRule::Comm {
             return format!("each task on CPU number (pid mod {})", self.cpus.len());
         }
-        // Neighbours that go to neighbours are told together, if there are many.
+        let mut text = self.pairs(0);
+        for copy in 1..copies.min(SHOWN) {
+            text += &format!("; copy {}: {}", copy + 1, self.pairs(copy));
+        }
+        if copies > SHOWN {
+            let all = self.cpus.len();
+            text += &format!("; and so on to copy {copies}, around the {all} CPUs");
+        }
+        text
+    }
+
+    /// Neighbours that go to neighbours are told together, if there are many.
+    fn pairs(&self, copy: u32) -> String {
         let mut runs: Vec<(CpuId, CpuId, u32)> = Vec::new();
-        for &cpu in self.fixed.keys() {
-            let to = self.cpu(cpu, 0, 0);
+        for &cpu in &self.actors {
+            let to = self.cpu(cpu, 0, copy);
             match runs.last_mut() {
                 Some((from, first, count))
                     if (from.0 + *count, first.0 + *count) == (cpu.0, to.0) =>
@@ -89,12 +127,11 @@ impl CpuMap {
     }
 }
 
-fn socket(cpu: CpuId, from: &[Vec<CpuId>], to: &[Vec<CpuId>], cpus: &[CpuId]) -> usize {
+fn socket(cpu: CpuId, from: &[Vec<CpuId>], to: &[Vec<CpuId>]) -> CpuId {
     let node = from.iter().position(|of| of.contains(&cpu)).unwrap_or(0);
     let place = from[node].iter().position(|&of| of == cpu).unwrap_or(0);
     let target = &to[node % to.len()];
-    let target = target[place % target.len()];
-    cpus.iter().position(|&of| of == target).unwrap_or(0)
+    target[place % target.len()]
 }
 
 fn in_turns(nodes: &[Vec<CpuId>]) -> Vec<CpuId> {
@@ -119,18 +156,38 @@ mod tests {
         TopologyBuf { nodes, distances: Vec::new(), address_map: AddressMap::Flat }
     }
 
+    fn those(cpus: &[u32]) -> BTreeSet<CpuId> {
+        cpus.iter().copied().map(CpuId).collect()
+    }
+
     #[test]
     fn cpus_go_where_the_rule_says() {
         let (from, to) =
             (machine(&[&[0, 1], &[2, 3]]), machine(&[&[0, 1, 2, 3], &[], &[4, 5, 6, 7]]));
+        let actors = those(&[0, 1, 2, 3]);
         let cpus = |rule, copy| {
-            let map = CpuMap::new(rule, &from, &to);
+            let map = CpuMap::new(rule, &from, &to, &actors);
             [0, 1, 2, 3].map(|cpu| map.cpu(CpuId(cpu), 10 + cpu, copy).0)
         };
         assert_eq!(cpus(CpuRule::Socket, 0), [0, 1, 4, 5]);
+        assert_eq!(cpus(CpuRule::Socket, 1), [2, 3, 6, 7]);
+        assert_eq!(cpus(CpuRule::Socket, 2), cpus(CpuRule::Socket, 0));
         assert_eq!(cpus(CpuRule::RoundRobin, 0), [0, 4, 1, 5]);
         assert_eq!(cpus(CpuRule::RoundRobin, 1), [2, 6, 3, 7]);
         assert_eq!(cpus(CpuRule::Comm, 0), [2, 3, 4, 5]);
-        assert_eq!(CpuMap::new(CpuRule::Socket, &from, &to).describe(), "0->0 1->1 2->4 3->5");
+        let map = CpuMap::new(CpuRule::Socket, &from, &to, &actors);
+        assert_eq!(map.describe(1), "0->0 1->1 2->4 3->5");
+        assert_eq!(map.describe(2), "0->0 1->1 2->4 3->5; copy 2: 0->2 1->3 2->6 3->7");
+    }
+
+    #[test]
+    fn a_copy_runs_on_cpus_that_would_be_idle() {
+        let own = machine(&[&[0, 1, 2, 3], &[4, 5, 6, 7]]);
+        let map = CpuMap::new(CpuRule::Socket, &own, &own, &those(&[0, 5]));
+        let cpus = |copy| [0, 5].map(|cpu| map.cpu(CpuId(cpu), 0, copy).0);
+        assert_eq!([cpus(0), cpus(1), cpus(2), cpus(3)], [[0, 5], [1, 2], [3, 4], [6, 7]]);
+        assert_eq!(cpus(4), cpus(0));
+        let told = "0->0 5->5; copy 2: 0->1 5->2; copy 3: 0->3 5->4; and so on to copy 9, around the 8 CPUs";
+        assert_eq!(map.describe(9), told);
     }
 }

@@ -195,7 +195,7 @@ fn replay_at(
     let mut player = Player {
         core: &core,
         slab: &slab,
-        map: CpuMap::new(place.cpus, recorded, &place.start.topology),
+        map: CpuMap::new(place.cpus, recorded, &place.start.topology, &survey.actors),
         caches: Vec::new(),
         by_name: HashMap::new(),
         live: HashMap::new(),

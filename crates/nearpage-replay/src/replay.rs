@@ -281,6 +281,7 @@ impl Replay {
         let ground = Ground {
             source: self.bundle.source(),
             bundle: Some(&self.bundle),
+            lost: self.bundle.lost().into_iter().collect(),
             recorded: combinations.for_each_machine((&self.start, CpuRule::default())),
         };
         sweep(&ground, combinations, threads, observer, &each)

@@ -198,7 +198,7 @@ pub(crate) fn study(
         then,
         fidelity_percent: compared.percent,
         starts,
-        leaves_out: leaves_out(asked),
+        leaves_out: bundle.lost().into_iter().chain(leaves_out(asked)).collect(),
         costs: Costs::BENCH.name,
         timeline,
     })
@@ -374,12 +374,14 @@ impl PlayedMachine {
 
 /// What is not known of a trace without captures, and what stands for it.
 fn unknown(trace: &LoneTrace, now: &Answer, machine: &MachineDescription) -> Vec<String> {
-    let LoneFacts { frees, lost_events, lost_lines, .. } = trace.facts();
+    let LoneFacts { frees, .. } = trace.facts();
     let older = now.counts.unknown_frees;
-    let mut all = vec![format!(
+    // A card has what comes first.
+    let mut all = trace.facts().lost();
+    all.push(format!(
         "unknown: what was allocated and what pagesets held at the start; all memory is free and pagesets are empty. Of {frees} frees, \
          {older} are of blocks that the trace does not allocate: each takes one near the CPU that frees"
-    )];
+    ));
     if now.counts.lost_frees > 0 {
         all.push(format!("{} frees, for which the machine had no block", now.counts.lost_frees));
     }
@@ -401,9 +403,6 @@ fn unknown(trace: &LoneTrace, now: &Answer, machine: &MachineDescription) -> Vec
         "unknown: which node was asked for, which is in no event; each request is near its CPU"
             .into(),
     );
-    if *lost_lines > 0 {
-        all.push(format!("unknown: what {lost_events} lost events were"));
-    }
     all
 }
 

@@ -1,6 +1,6 @@
 //! The first pass over a trace: what there is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use nearpage::rules::pagesets::{LISTS, list_index};
 use nearpage::{CpuId, Gfp, Migratetype, NodeId, Order, Pfn};
@@ -48,6 +48,8 @@ pub(crate) struct Survey {
     has_losses: bool,
     /// What tells where the trace comes from.
     evidence: Evidence,
+    /// CPUs of the machine that allocate or free in the window.
+    pub(crate) actors: BTreeSet<CpuId>,
     /// Whether the window has events of objects.
     pub(crate) has_objects: bool,
     /// Where page descriptors lie, if the trace has their addresses.
@@ -107,6 +109,10 @@ impl Window {
     }
 }
 
+fn is_of_pages(event: &Event<'_>) -> bool {
+    matches!(event, Event::Alloc { .. } | Event::Free { .. } | Event::BulkDone { .. })
+}
+
 impl Survey {
     /// Looks through the trace of a bundle.
     ///
@@ -148,12 +154,17 @@ impl Survey {
                     (survey.begin_ns, survey.end_ns) = (event.time_ns, event.time_ns);
                     survey.demands.clear();
                     survey.first_seen.clear();
+                    survey.actors.clear();
                     survey.evidence.begin_window();
                 }
                 survey.evidence.note_marker(&event.event);
                 survey.has_upkeep |= matches!(event.event, Event::Upkeep);
                 if !window.is_over {
-                    survey.note_block(start, event, cpus.binary_search(&&event.cpu).is_ok());
+                    let has_cpu = cpus.binary_search(&&event.cpu).is_ok();
+                    if has_cpu && is_of_pages(&event.event) {
+                        survey.actors.insert(event.cpu);
+                    }
+                    survey.note_block(start, event, has_cpu);
                     survey.evidence.note_counted(&event.event);
                     if let Event::Free { .. } = event.event
                         && let Some(node) = reclaimed_node(event.comm)
@@ -181,7 +192,7 @@ impl Survey {
             })?;
             survey.is_whole = !survey.has_window || window.is_over;
             let losses = [counts.lost_events, counts.lost_lines, recorder_lost_events];
-            survey.has_losses = losses.iter().any(|&count| count > 0);
+            survey.has_losses = losses.iter().any(|&count| count > 0) || counts.sampling.is_some();
             survey.evidence.check_machine(name, counts.bytes, source.kinship())?;
             match survey.is_whole || survey.has_losses {
                 true => Ok(()),

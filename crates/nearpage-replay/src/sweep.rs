@@ -56,6 +56,12 @@ pub enum CombinationError {
         /// The key.
         key: String,
     },
+    /// Rules or a machine that are there more than once.
+    #[error("{what} is there twice, expected each once")]
+    Repeated {
+        /// Its name.
+        what: String,
+    },
     /// Too many to be replayed.
     #[error("makes {count} combinations, expected up to {COMBINATIONS_MOST}")]
     TooMany {
@@ -99,8 +105,9 @@ impl Combinations {
     ///
     /// # Errors
     ///
-    /// Too many combinations.
+    /// A machine that is there twice, or too many combinations.
     pub fn on(self, machines: Vec<MachineDescription>) -> Result<Combinations, CombinationError> {
+        each_once(&machines, |machine| &machine.source)?;
         Combinations { machines, ..self }.bounded()
     }
 
@@ -108,8 +115,9 @@ impl Combinations {
     ///
     /// # Errors
     ///
-    /// Too many combinations.
+    /// Rules that are there twice, or too many combinations.
     pub fn under(self, rules: Vec<Model>) -> Result<Combinations, CombinationError> {
+        each_once(&rules, |model| model.name)?;
         Combinations { rules, ..self }.bounded()
     }
 
@@ -152,6 +160,11 @@ impl Combinations {
     }
 }
 
+fn each_once<T: PartialEq>(all: &[T], name: fn(&T) -> &str) -> Result<(), CombinationError> {
+    let repeated = all.iter().enumerate().find(|(at, one)| all[..*at].contains(one));
+    repeated.map_or(Ok(()), |(_, one)| Err(CombinationError::Repeated { what: name(one).into() }))
+}
+
 /// One combination.
 #[derive(Clone, Copy)]
 struct Choice<'c> {
@@ -191,6 +204,8 @@ pub struct Sweep {
     pub model: &'static str,
     /// Keys that did nothing, a sentence each.
     pub notes: Vec<String>,
+    /// What of the load was not recorded, a sentence each.
+    pub lost: Vec<String>,
 }
 
 /// A combination and what it came to.
@@ -264,6 +279,8 @@ pub(crate) struct Ground<'g> {
     pub(crate) source: &'g Source,
     /// The bundle; `None` for a trace without captures.
     pub(crate) bundle: Option<&'g Bundle>,
+    /// What of the load was not recorded, a sentence each.
+    pub(crate) lost: Vec<String>,
     /// For each machine that is swept, or for the recorded one, the recorded start, and how recorded CPUs go to those of the machine.
     pub(crate) recorded: Vec<(&'g Start, CpuRule)>,
 }
@@ -302,7 +319,8 @@ impl LoneTrace {
         let machines = combinations.machines.iter();
         let recorded: Vec<_> = machines.map(|machine| self.recorded(machine, model)).collect();
         let recorded = recorded.iter().map(|(start, rule)| (start, *rule)).collect();
-        let ground = Ground { source: self.source(), bundle: None, recorded };
+        let ground =
+            Ground { source: self.source(), bundle: None, lost: self.facts().lost(), recorded };
         sweep(&ground, combinations, threads, observer, &|_| ())
     }
 }
@@ -382,6 +400,7 @@ pub(crate) fn sweep(
         points,
         schema: 1,
         bundle: source.name().into(),
+        lost: ground.lost.clone(),
         model: start.model.name,
     })
 }
@@ -461,7 +480,9 @@ mod tests {
         let names: Vec<_> = all.all().iter().map(|of| of.model.map(|model| model.name)).collect();
         assert_eq!(names[1..3], [Some("linux-6.12"), Some("nearpage")]);
         let many = of(&["pcp.batch=1..64", "pcp.high_min=1..64"]).unwrap();
-        let many = many.under(vec![Model::NEARPAGE; 2]);
+        let twice = many.clone().under(vec![Model::NEARPAGE; 2]);
+        assert_eq!(twice.unwrap_err().to_string(), "nearpage is there twice, expected each once");
+        let many = many.under(vec![Model::LINUX_6_12, Model::NEARPAGE]);
         assert_eq!(many, Err(CombinationError::TooMany { count: 8192 }));
     }
 

@@ -127,7 +127,7 @@ impl Load<'_> {
     ) -> Result<Vec<Answer>, ReplayError> {
         let Load { source, survey, recorded, watch } = *self;
         let cpus = wished.iter().map(|Wished { wish, start }| {
-            CpuMap::new(wish.cpus, &recorded.topology, &start.topology)
+            CpuMap::new(wish.cpus, &recorded.topology, &start.topology, &survey.actors)
         });
         let cpus: Vec<CpuMap> = cpus.collect();
         let memories = wished.iter().map(|of| Memory::new(source.name(), of.start, 1));

@@ -137,8 +137,6 @@ struct SweepData<'a> {
 /// The sweep: a slider for each thing that varies, its front, and all points.
 fn swept(sweep: &Sweep) -> Markup {
     let points = &sweep.points;
-    let columns = ["", "machine", "rules", "settings"];
-    let columns: Vec<&str> = columns.into_iter().chain(FIGURES.map(|figure| figure.name)).collect();
     html! {
         section.sweep { (data("sweep", &SweepData { points, figures: FIGURES })) }
         div.plots { (scatter(&drawn(points), Some([HOLDS, LONGEST]))) }
@@ -146,7 +144,7 @@ fn swept(sweep: &Sweep) -> Markup {
         p.faint {
             "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. Model time by " (sweep.costs) "."
         }
-        (table_of(&columns, points))
+        (table_of(points))
         @for note in &sweep.notes { p { (note) } }
     }
 }
@@ -157,8 +155,9 @@ fn drawn(points: &[Point]) -> Scatter {
         let at = |count: Option<u64>| count.unwrap_or(0).max(1) as f64;
         (at(point.lock_acquisitions), at(point.most_pages_per_hold))
     };
+    let has_machines = has_machines(points);
     let group = |point: &Point| {
-        let machine = point.machine.as_deref().unwrap_or("");
+        let machine = point.machine.as_deref().filter(|_| has_machines).unwrap_or("");
         format!("{} {machine}", point.rules).trim_end().to_owned()
     };
     let mut groups: Vec<String> = points.iter().map(group).collect();
@@ -185,7 +184,16 @@ fn drawn(points: &[Point]) -> Scatter {
     }
 }
 
-fn table_of(columns: &[&str], points: &[Point]) -> Markup {
+/// Whether points are of several machines.
+fn has_machines(points: &[Point]) -> bool {
+    points.iter().any(|point| point.machine != points[0].machine)
+}
+
+fn table_of(points: &[Point]) -> Markup {
+    let has_machines = has_machines(points);
+    let machine = has_machines.then_some("machine");
+    let names = [""].into_iter().chain(machine).chain(["rules", "settings"]);
+    let columns: Vec<&str> = names.chain(FIGURES.map(|figure| figure.name)).collect();
     let rows = points.iter().map(|point| {
         let text = |text: &str| Cell::from(text);
         let machine = point.machine.as_deref().unwrap_or("recorded");
@@ -194,17 +202,15 @@ fn table_of(columns: &[&str], points: &[Point]) -> Markup {
             serde_json::Value::Number(number) => Cell::number(shortened(number)),
             _ => Cell::number("unknown"),
         };
-        [
-            text(if point.is_best { "*" } else { "" }),
-            text(machine),
-            text(point.rules),
-            text(&point.settings.join(" ")),
-        ]
-        .into_iter()
-        .chain(FIGURES.map(number))
-        .collect()
+        let own = [text(point.rules), text(&point.settings.join(" "))];
+        [text(if point.is_best { "*" } else { "" })]
+            .into_iter()
+            .chain(has_machines.then(|| text(machine)))
+            .chain(own)
+            .chain(FIGURES.map(number))
+            .collect()
     });
-    points_table(columns, &rows.collect::<Vec<_>>())
+    points_table(&columns, &rows.collect::<Vec<_>>())
 }
 
 /// Whole numbers whole, others with three digits.

@@ -603,6 +603,8 @@ impl World {
         if self.locks_are_missing.get() {
             return;
         }
+        // A CPU may be stopped within a hold: who wants the lock then is woken at the end of it, by a later clock.
+        let asked = self.clocks[cpu].get();
         while self.locks.borrow()[index].holder.is_some() {
             self.locks.borrow_mut()[index].blocked.push_back(self.task());
             self.block();
@@ -614,15 +616,15 @@ impl World {
             lock.grants_ps.pop_front();
         }
         let begin = lock.free_at_ps.max(now);
-        let waiting = lock.grants_ps.len() as u64;
-        let waited = begin > now;
+        let waiting = (lock.grants_ps.len() + lock.blocked.len()) as u64;
+        let waited = begin > asked;
         let taken = begin + self.lock_price(lock, cpu, waited, waiting);
         lock.counts.acquisitions += 1;
         if waited {
             lock.grants_ps.push_back(taken);
             lock.counts.waits += 1;
-            lock.counts.waited_ps += taken - now;
-            lock.counts.longest_wait_ps = lock.counts.longest_wait_ps.max(taken - now);
+            lock.counts.waited_ps += taken - asked;
+            lock.counts.longest_wait_ps = lock.counts.longest_wait_ps.max(taken - asked);
             lock.counts.longest_queue = lock.counts.longest_queue.max(waiting + 1);
             self.longest_queue.set(self.longest_queue.get().max(waiting + 1));
         }

@@ -32,7 +32,8 @@ use std::io::{self, Read};
 
 use nearpage_machine::Unpacking;
 
-use super::head::RELEASE_HEADING;
+use super::event::Sampling;
+use super::head::{RELEASE_HEADING, sampling_heading};
 use perf_data::PerfData;
 use perfetto::Perfetto;
 use source::Source;
@@ -138,6 +139,11 @@ trait Lines {
     /// The release of its kernel, if the file tells.
     fn kernel(&self) -> Option<&str>;
 
+    /// An event of pages of which a part was recorded, if the file tells.
+    fn sampled(&self) -> Option<(&str, Sampling)> {
+        None
+    }
+
     /// Writes some more lines to an empty buffer; none are left if it stays empty.
     fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()>;
 }
@@ -158,7 +164,11 @@ impl<L: Lines> Text<L> {
             let release = release.bytes().filter(u8::is_ascii_graphic);
             RELEASE_HEADING.iter().copied().chain(release).chain(*b"\n").collect()
         });
-        Text { buffer: heading.unwrap_or_default(), lines, taken: 0 }
+        let mut buffer: Vec<u8> = heading.unwrap_or_default();
+        if let Some((name, sampling)) = lines.sampled() {
+            buffer.extend(sampling_heading(name, sampling).bytes());
+        }
+        Text { buffer, lines, taken: 0 }
     }
 }
 

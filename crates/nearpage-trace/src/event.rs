@@ -1,6 +1,7 @@
 //! Events, and what was counted while they were read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nearpage::{CpuId, Gfp, Order, Pfn};
 
@@ -152,6 +153,27 @@ pub struct TraceCounts {
     pub unknown_gfp_names: BTreeMap<String, u64>,
     /// The release of the kernel, if a heading tells it: `# os release : 6.12.1`, of `perf script --header` and of binary traces.
     pub kernel: Option<String>,
+    /// Which of the events of pages were recorded, if a heading tells that not all were.
+    pub sampling: Option<Sampling>,
+}
+
+/// Which events were recorded: perf takes a part of them if it is told to (`-F`, `-c`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Sampling {
+    /// One of so many.
+    OneOf(u64),
+    /// So many a second, about.
+    PerSecond(u64),
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sampling::OneOf(period) => write!(f, "one event of {period}"),
+            Sampling::PerSecond(count) => write!(f, "about {count} events a second"),
+        }
+    }
 }
 
 #[cfg(test)]

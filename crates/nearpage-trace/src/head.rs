@@ -18,6 +18,8 @@
 use memchr::{memchr, memchr_iter};
 use nearpage::CpuId;
 
+use super::event::Sampling;
+
 /// The longest name of a task. `include/linux/sched.h: TASK_COMM_LEN`, less the end.
 const COMM_MOST: usize = 15;
 /// A head has its CPU within so many bytes.
@@ -37,6 +39,36 @@ pub(super) struct Head<'a> {
 
 /// What stands before the release of the kernel in a heading, as `perf script --header` prints it.
 pub(super) const RELEASE_HEADING: &[u8] = b"# os release : ";
+
+/// What an event's heading says of how many of it were recorded, as `perf script --header` prints it: `# event : name = kmem:mm_page_free,
+/// , id = { 7 }, type = 2 (PERF_TYPE_TRACEPOINT), { sample_period, sample_freq } = 99, ..., freq = 1, ...`.
+pub(super) fn sampling(heading: &[u8]) -> Option<Sampling> {
+    let fields = heading.strip_prefix(EVENT_HEADING)?;
+    let at = memchr::memmem::find(fields, PERIOD)?;
+    let (count, _) = number(&fields[at + PERIOD.len()..])?;
+    let is_of_pages = memchr::memmem::find(fields, b"mm_page_").is_some();
+    let is_frequency = memchr::memmem::find(fields, b", freq = 1").is_some();
+    // Where a sample tells its period, a kernel records every event of a tracepoint, whatever the period.
+    let is_each = memchr::memmem::find(fields, b"|PERIOD").is_some();
+    match (is_of_pages, is_frequency, count) {
+        (true, true, _) => Some(Sampling::PerSecond(count)),
+        (true, false, 2..) if !is_each => Some(Sampling::OneOf(count)),
+        _ => None,
+    }
+}
+
+/// The same heading.
+pub(super) fn sampling_heading(name: &str, sampling: Sampling) -> String {
+    let (count, frequency) = match sampling {
+        Sampling::OneOf(period) => (period, ""),
+        Sampling::PerSecond(count) => (count, ", freq = 1"),
+    };
+    let [begin, period] = [EVENT_HEADING, PERIOD].map(String::from_utf8_lossy);
+    format!("{begin}{name}, {period}{count}{frequency}\n")
+}
+
+const EVENT_HEADING: &[u8] = b"# event : name = ";
+const PERIOD: &[u8] = b"{ sample_period, sample_freq } = ";
 
 /// The name of a task that a kernel had forgotten, or a tool does not tell.
 pub(super) const FORGOTTEN: &[u8] = b"<...>";
@@ -131,7 +163,10 @@ pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
              mono or boot has seconds",
         );
     }
-    has(b": mm_page_").then_some("heads of events that lack the task's number, the CPU or the time")
+    let is_event = has(b": mm_page_") || has(b"kmem:mm_page_");
+    is_event.then_some(
+        "heads of events that lack the task's number, the CPU or the time: perf script has them with -F comm,tid,cpu,time,event,trace",
+    )
 }
 
 /// `24175 0 83320206135731 type: 653`, and the same in hexadecimal.
@@ -244,6 +279,27 @@ mod tests {
         Some((comm, head.pid, head.cpu.0, head.time_ns, name, fields))
     }
 
+    #[test]
+    fn headings_tell_what_was_not_recorded() {
+        let heading = |name: &str, period: &str, more: &str| {
+            let text = format!(
+                "# event : name = {name}, , id = {{ 7, 8 }}, type = 2 (PERF_TYPE_TRACEPOINT), size = 136, {{ sample_period, sample_freq }} \
+                 = {period}, sample_type = IP|TID|TIME, disabled = 1{more}, sample_id_all = 1"
+            );
+            sampling(text.as_bytes())
+        };
+        assert_eq!(heading("kmem:mm_page_free", "1", ""), None);
+        assert_eq!(heading("kmem:mm_page_free", "7", ""), Some(Sampling::OneOf(7)));
+        let frequency = heading("kmem:mm_page_alloc", "99", ", freq = 1");
+        assert_eq!(frequency, Some(Sampling::PerSecond(99)));
+        assert_eq!(heading("kmem:mm_page_free", "7", ", sample_type = IP|TID|PERIOD"), None);
+        assert_eq!(heading("sched:sched_switch", "99", ", freq = 1"), None);
+        for told in [Sampling::OneOf(7), Sampling::PerSecond(99)] {
+            let heading = sampling_heading("mm_page_free", told);
+            assert_eq!(sampling(heading.trim_end().as_bytes()), Some(told));
+        }
+    }
+
     fn expected(comm: &str) -> Option<(String, u32, u32, u64, String, String)> {
         let (name, fields) = ("mm_page_free".into(), "page=1 pfn=0x2 order=0".into());
         Some((comm.into(), 71, 3, 5_310_881_638_000, name, fields))
@@ -323,6 +379,8 @@ mod tests {
             ),
             ("mm_page_free: page=1 pfn=0x2 order=0", "context-info"),
             ("   0.012 load/71 kmem:mm_page_free(pfn: 2, order: 0)", "perf trace"),
+            ("load 71  5310.881638: kmem:mm_page_free: page=1 pfn=0x2 order=0", "-F comm,tid,cpu"),
+            ("load 71 [003] kmem:mm_page_free: page=1 pfn=0x2 order=0", "-F comm,tid,cpu"),
             (
                 "   load-71   [003] d..2.  5310881638: mm_page_free: page=1 pfn=0x2 order=0",
                 "without a unit",

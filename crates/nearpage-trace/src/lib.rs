@@ -78,8 +78,8 @@ pub mod timeline;
 
 pub use binary::{CTF_NOT_READ, Symbols};
 pub use error::TraceError;
-pub use event::{BULK_PAGES_TOLD, Event, TraceCounts, TraceEvent};
-pub use read::{read_trace, read_trace_with_frames, unpacked, unpacked_within};
+pub use event::{BULK_PAGES_TOLD, Event, Sampling, TraceCounts, TraceEvent};
+pub use read::{begins_trace, read_trace, read_trace_with_frames, unpacked, unpacked_within};
 pub use scratch::Scratch;
 #[cfg(unix)]
 pub use scratch::{MakeFile, make_scratch_files_by};

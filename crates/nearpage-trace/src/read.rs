@@ -173,6 +173,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
                 let release = String::from_utf8_lossy(release.trim_ascii());
                 self.counts.kernel = Some(release.chars().take(RELEASE_CHARS).collect());
             }
+            self.counts.sampling = self.counts.sampling.or(head::sampling(line));
             return Ok(());
         }
         if let Some(head) = head::parse(line) {
@@ -269,6 +270,12 @@ fn count_unknown(counts: &mut TraceCounts, flags: &Flags) {
     }
 }
 
+/// Whether a file that begins so is a trace: a binary one, or a text whose first lines have an event.
+pub fn begins_trace(beginning: &[u8]) -> bool {
+    Kind::of(beginning).is_some_and(|kind| kind != Kind::Ctf)
+        || beginning.split(|byte| *byte == b'\n').any(|line| head::parse(line).is_some())
+}
+
 /// How many events a line says were lost: `CPU:3 [LOST 12 EVENTS]`, `CPU:3 [12 EVENTS DROPPED]`, or a record of
 /// perf. 0 if it does not say how many.
 fn lost_events(line: &[u8]) -> Option<u64> {
@@ -318,10 +325,19 @@ mod tests {
             unsorted: 1,
             unknown_gfp_names: unknown,
             kernel: None,
+            sampling: None,
         };
         assert_eq!(counts, expected);
         assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());
         assert_eq!(offsets[1] as usize, TEXT.find("my task").unwrap());
+    }
+
+    #[test]
+    fn a_trace_is_known_by_its_beginning() {
+        assert!(begins_trace(TEXT.as_bytes()) && begins_trace(b"PERFILE2"));
+        for other in ["", "# tracer: nop\n#\n", "root:x:0:0:root:/root:/bin/sh\n", "{\"a\": [1]}"] {
+            assert!(!begins_trace(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]

@@ -75,6 +75,10 @@ pub struct Group {
     pub left: u64,
     /// Their pages.
     pub left_pages: u64,
+    /// Blocks whose frames were handed out again though no free of them is in the trace: they are not left.
+    pub free_unseen: u64,
+    /// Their pages.
+    pub free_unseen_pages: u64,
     /// Blocks by order.
     pub orders: [u64; Order::COUNT],
     /// Blocks by type: [`TYPES`].
@@ -105,6 +109,8 @@ impl Group {
         self.freed += freed;
         self.freed_pages += freed_pages;
         self.frees += frees;
+        self.free_unseen += other.free_unseen;
+        self.free_unseen_pages += other.free_unseen_pages;
         for (own, more) in [
             (&mut self.refill_pages, other.refill_pages),
             (&mut self.drain_pages, other.drain_pages),
@@ -179,6 +185,8 @@ pub struct Summary {
     pub events: u64,
     /// Events lost, as far as the trace tells.
     pub lost_events: u64,
+    /// Which events of pages were recorded, in words; `None` if all were, as far as the trace tells.
+    pub sampling: Option<String>,
     /// Seconds from the first event to the last.
     pub seconds: f64,
     /// Requests as a whole.
@@ -411,6 +419,7 @@ impl Summarizer {
             schema: 1,
             events: counts.events,
             lost_events: counts.lost_events,
+            sampling: counts.sampling.map(|sampling| sampling.to_string()),
             seconds: self.last_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9,
             requests: self.requests,
             by_order_and_type: self.by_order_and_type,
@@ -467,6 +476,9 @@ impl Summarizer {
                 // Its free is in no event: it was allocated once, and is not seen to go.
                 self.requests.alloc_only += 1;
                 self.requests.alloc_only_pages += lost.order.pages().0;
+                let owner = &mut self.groups[lost.group];
+                owner.free_unseen += 1;
+                owner.free_unseen_pages += lost.order.pages().0;
             }
         }
         group

@@ -72,8 +72,7 @@ fn what_is_missing_is_assumed() {
     assert_eq!(machine.nodes[1].cpus, [CpuId(1)]);
     assert_eq!(machine.nodes[1].memory_bytes, Some(0));
     assert_eq!(machine.possible_cpus, cpus(&[0, 1, 64]));
-    let assumed: Vec<Note> = [4, 7].map(|id| Note::DistancesAssumed { node: NodeId(id) }).into();
-    assert_eq!(machine.notes, assumed);
+    assert_eq!(machine.notes, [Note::DistancesAssumed { nodes: vec![4, 7] }]);
     let single = read(
         "<topology><object type='Machine' os_index='0' cpuset='0xf' local_memory='8192000'>\n\
          <page_type size='65536' count='125'/></object></topology>",

@@ -9,10 +9,10 @@ use crate::idlist;
 /// An assumption of a reader, where the input lacks something or contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// A node's distances are unknown: taken as 10 to itself, 20 to others.
+    /// The distances of nodes are unknown: taken as 10 to themselves, 20 to others.
     DistancesAssumed {
-        /// The node.
-        node: NodeId,
+        /// The nodes, ascending.
+        nodes: Vec<u32>,
     },
     /// Two emulated nodes list the same CPUs: the first keeps them.
     CpusShared {
@@ -72,10 +72,12 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::DistancesAssumed { node } => {
+            Note::DistancesAssumed { nodes } => {
+                let (s, whose) = if nodes.len() == 1 { ("", "itself") } else { ("s", "themselves") };
+                let nodes = idlist::format(nodes);
                 write!(
                     f,
-                    "the distances of node {node} are unknown: taken as 10 to itself, 20 to others"
+                    "the distances of node{s} {nodes} are unknown: taken as 10 to {whose}, 20 to others"
                 )
             }
             Note::CpusShared { node, first } => {

@@ -252,14 +252,18 @@ pub(super) fn distances(
         return Ok(vec![Topology::LOCAL_DISTANCE]);
     }
     let mut distances = Vec::with_capacity(nodes.len() * nodes.len());
+    let mut assumed = Vec::new();
     for (row, node) in nodes.iter().enumerate() {
         match read_row(source, node.id, row, nodes.len())? {
             Some(values) => distances.extend(values),
             None => {
-                notes.push(Note::DistancesAssumed { node: node.id });
+                assumed.push(node.id.0);
                 distances.extend((0..nodes.len()).map(|column| default_distance(row, column)));
             }
         }
+    }
+    if !assumed.is_empty() {
+        notes.push(Note::DistancesAssumed { nodes: assumed });
     }
     Ok(distances)
 }

@@ -59,7 +59,7 @@ pub(super) fn play_twice(
     let Play { wish, guess, keeps } = how;
     let (is_elsewhere, repeat) = (wish.machine.is_some(), wish.repeat.max(1));
     let start = start_of(bundle.name(), recorded, wish)?;
-    let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology);
+    let map = CpuMap::new(wish.cpus, &recorded.topology, &start.topology, &survey.actors);
     let mut memory = Memory::new(bundle.name(), &start, 1)?;
     let Some((core, held)) = memory.cores(bundle.name(), &[guess.draw()])?.pop() else {
         unreachable!("one core was asked for")

@@ -124,7 +124,7 @@ impl Changes {
             settings: settings(wish, before, start, &then, &now),
             sizes: sizes(&then, &now),
             fallback: orders(before, start),
-            cpus: (is_elsewhere || wish.repeat > 1).then(|| map.describe()),
+            cpus: (is_elsewhere || wish.repeat > 1).then(|| map.describe(wish.repeat.max(1))),
             repeat: wish.repeat.max(1),
         }
     }

@@ -79,7 +79,8 @@ mod tests {
 
     /// Where a page of `node`, asked for on `cpu`, is asked for by a copy of the trace: the node of the CPU that plays, and the page's.
     fn asked(from: &TopologyBuf, to: &TopologyBuf, [node, cpu, copy]: [u32; 3]) -> [u32; 2] {
-        let plays = CpuMap::new(CpuRule::Socket, from, to).cpu(CpuId(cpu), 0, copy);
+        let all = from.nodes.iter().flat_map(|node| &node.cpus).copied().collect();
+        let plays = CpuMap::new(CpuRule::Socket, from, to, &all).cpu(CpuId(cpu), 0, copy);
         [plays.0 / 2, Homes::new(from, to).stand_in(NodeId(node), CpuId(cpu), plays).0]
     }
 

@@ -33,6 +33,11 @@ impl Formats {
         self.by_id.get(&(id as u16))
     }
 
+    /// The name of the event with this number.
+    pub fn name(&self, id: u64) -> Option<&str> {
+        self.by_id.get(&u16::try_from(id).ok()?).map(|format| &*format.name)
+    }
+
     pub fn add(&mut self, text: &[u8]) {
         if let Some(format) = Format::parse(&String::from_utf8_lossy(text)) {
             self.by_id.insert(format.id, format);

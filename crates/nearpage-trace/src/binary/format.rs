@@ -20,7 +20,7 @@ pub(super) const CALLS_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Format {
     pub id: u16,
-    name: String,
+    pub name: String,
     fields: Vec<Field>,
     flags: Flags,
 }

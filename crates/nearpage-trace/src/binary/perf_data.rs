@@ -12,7 +12,7 @@ use nearpage_machine::{Kept, Unpacking, escaped};
 use super::description::{Formats, TASK_COSTS, Tasks, read_start, skip_headers};
 use super::format::{CALLS_MAX, LineHead, write_call};
 use super::source::{Cursor, Order, Source, damaged, keep};
-use super::{Lines, MAGIC_BYTES, TRACE_DAT};
+use super::{Lines, MAGIC_BYTES, Sampling, TRACE_DAT};
 
 /// Bytes that are read at once; a record has less than 64 KiB.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -40,6 +40,9 @@ const FINISHED_ROUND: u32 = 68;
 const AUX_TRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
 
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u64 = 2;
+
 /// A file that is read.
 pub(super) struct PerfData {
     source: Source,
@@ -60,6 +63,8 @@ pub(super) struct PerfData {
     until: u64,
     /// The release of the kernel.
     kernel: Option<String>,
+    /// An event of pages of which a part was recorded.
+    sampled: Option<(String, Sampling)>,
     /// Paths of cgroups by their ids, and which one was told of each task last.
     cgroups: HashMap<u64, String>,
     told: HashMap<u32, u64>,
@@ -78,6 +83,8 @@ struct Shape {
 struct Shapes {
     by_id: HashMap<u64, Shape>,
     first: Shape,
+    /// The numbers of tracepoints of which a part was recorded.
+    sampled: Vec<(u64, Sampling)>,
 }
 
 mod field {
@@ -143,6 +150,10 @@ impl PerfData {
         }
         let formats = tracing_data(&source, end, &features, order)?;
         let kernel = release(&source, end, &features, order);
+        let sampled = shapes.sampled.iter().find_map(|&(id, sampling)| {
+            let name = formats.name(id).filter(|name| name.starts_with("mm_page_"))?;
+            Some((name.to_owned(), sampling))
+        });
         let (at, window) = (data.0, (data.0, Vec::new()));
         let (tasks, waiting) = (Tasks::default(), BinaryHeap::new());
         let (latest, until) = ((0, 0), 0);
@@ -160,6 +171,7 @@ impl PerfData {
             latest,
             until,
             kernel,
+            sampled,
             cgroups: HashMap::new(),
             told: HashMap::new(),
         })
@@ -318,6 +330,10 @@ impl Lines for PerfData {
         self.kernel.as_deref()
     }
 
+    fn sampled(&self) -> Option<(&str, Sampling)> {
+        self.sampled.as_ref().map(|(name, sampling)| (&**name, *sampling))
+    }
+
     fn more(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         while out.is_empty() || self.is_ready() {
             if !self.is_ready() && !self.fill()? {
@@ -406,16 +422,28 @@ impl Shapes {
         if attr_bytes < 64 + 16 || bytes / attr_bytes > EVENTS_MAX {
             return Err(damaged(16, format!("descriptions of events of {attr_bytes} bytes")));
         }
-        let (mut by_id, mut first) = (HashMap::new(), None);
+        let (mut by_id, mut first, mut sampled) = (HashMap::new(), None, Vec::new());
         let mut ids_left = IDS_MAX.min(source.bytes() / 8);
         for at in (0..bytes / attr_bytes).map(|index| offset + index * attr_bytes) {
             let attr = source.part(at, attr_bytes)?;
             let field = |from: usize| order.number(&attr[from..from + 8]).unwrap_or_default();
-            let shape = Shape {
-                fields: field(24),
-                read_format: field(32),
-                is_for_all: order.number(&attr[40..48]).unwrap_or_default() >> 18 & 1 == 1,
+            // Bits of a field: a compiler for big-endian machines begins with the highest.
+            let is_set = |bit: u32| match order {
+                Order::Little => field(40) >> bit & 1 == 1,
+                Order::Big => field(40) << bit >> 63 == 1,
             };
+            let shape = Shape { fields: field(24), read_format: field(32), is_for_all: is_set(18) };
+            let sampling = match (is_set(10), field(16)) {
+                (true, count) => Some(Sampling::PerSecond(count)),
+                // Where a sample tells its period, a kernel records every event of a tracepoint, whatever the period.
+                (false, period) if period > 1 && field(24) & field::PERIOD == 0 => {
+                    Some(Sampling::OneOf(period))
+                }
+                _ => None,
+            };
+            if order.number(&attr[..4]) == Some(TRACEPOINT) {
+                sampled.extend(sampling.map(|sampling| (field(8), sampling)));
+            }
             first = first.or(Some(shape));
             let ids = attr.len() - 16;
             let (place, length) = (field(ids), field(ids + 8));
@@ -435,7 +463,7 @@ impl Shapes {
             }
         }
         let first = first.ok_or_else(|| damaged(offset, "no events were recorded"))?;
-        Ok(Shapes { by_id, first })
+        Ok(Shapes { by_id, first, sampled })
     }
 
     fn shape(&self, id: Option<u64>) -> Shape {

@@ -12,14 +12,6 @@ pub enum ReplayFailure {
     /// The bundle cannot be read or replayed.
     #[error(transparent)]
     Replay(ReplayError),
-    /// Tunables of `--set` that Linux would refuse on this machine.
-    #[error("{input}: --set: {source}, expected a machine and settings that Linux accepts")]
-    Settings {
-        /// The bundle.
-        input: String,
-        /// What is wrong.
-        source: nearpage::SettingError,
-    },
     /// `--set` with something else than a tunable.
     #[error("--set {0}")]
     Set(#[source] TunableError),
@@ -44,7 +36,6 @@ impl From<ReplayError> for ReplayFailure {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Stopped(_) => Self::Interrupted,
-            ReplayError::Settings { input, source } => Self::Settings { input, source },
             other => Self::Replay(other),
         }
     }

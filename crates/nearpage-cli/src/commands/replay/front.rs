@@ -1,6 +1,6 @@
 //! The front of a sweep as text: what no other combination beats, in a sentence for each machine and as a plot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearpage_machine::shown;
 use nearpage_replay::{Point, Sweep};
@@ -27,12 +27,17 @@ pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
         let all = [
             least(holds, "holds at least"),
             least(longest, "pages in the longest hold at least"),
-            least(|point| point.kept_pages_mean.unwrap_or(0.0), "pages kept at least"),
+            least(kept, "pages kept at least"),
         ];
         let on = machine.map_or(String::new(), |name| format!("on {}: ", shown(name)));
         let all: Vec<String> = all.into_iter().flatten().collect();
+        let places =
+            best.clone().map(|point| [holds(point), longest(point), kept(point)].map(f64::to_bits));
+        let places = places.collect::<BTreeSet<_>>().len();
         let (best, count) = (best.count(), points.len());
-        format!("{on}{best} of {count} combinations are on the front; {}.", all.join(", "))
+        let alike =
+            if places < best { format!(", {places} of them different") } else { String::new() };
+        format!("{on}{best} of {count} combinations are on the front{alike}; {}.", all.join(", "))
     };
     by_machine(sweep).into_iter().map(of_machine).collect()
 }
@@ -51,6 +56,10 @@ fn holds(point: &Point) -> f64 {
 
 fn longest(point: &Point) -> f64 {
     point.most_pages_per_hold.unwrap_or(0) as f64
+}
+
+fn kept(point: &Point) -> f64 {
+    point.kept_pages_mean.unwrap_or(0.0)
 }
 
 /// Columns and rows of a plot.

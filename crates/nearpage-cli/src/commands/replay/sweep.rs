@@ -112,20 +112,25 @@ fn page(sweep: &Sweep) -> String {
     let page = WhatIfPage {
         answer: front::sentences(sweep),
         sweep: Some(sweep),
-        leaves_out: vec![sweep.open_loop.into()],
+        leaves_out: leaves_out(sweep),
         ..WhatIfPage::default()
     };
     page_of(&format!("Sweep of {}", sweep.bundle), &page, &origin)
 }
 
 fn text(sweep: &Sweep) -> String {
-    let Sweep { bundle, model, points, open_loop, .. } = sweep;
+    let Sweep { bundle, model, points, .. } = sweep;
     let mut lines = vec![format!("{bundle}: model {model}, {} combinations", points.len())];
     lines.extend(table(sweep));
-    lines.push(open_loop.to_string());
+    lines.extend(leaves_out(sweep));
     lines.push(String::new());
     lines.extend(front::plots(sweep));
     lines.join("\n") + "\n"
+}
+
+/// What was not recorded, and what no replay has.
+pub(in crate::commands) fn leaves_out(sweep: &Sweep) -> Vec<String> {
+    sweep.lost.iter().cloned().chain([sweep.open_loop.to_owned()]).collect()
 }
 
 /// A line for each combination, with what is told of them.

@@ -69,7 +69,7 @@ own. A perf.data has addresses and no names of functions: --symbols has those of
 
 JSON (--json):
   schema               1
-  events, lost_events, seconds
+  events, lost_events, sampling, seconds
   requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
                        perf kmem stat --page counts them
   by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
@@ -193,6 +193,12 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     let Summary { events, lost_events, seconds, requests, groups, .. } = summary;
     let path = shown(path).to_string();
     let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost_events} lost");
+    if let Some(sampling) = &summary.sampling {
+        let _ = writeln!(
+            out,
+            "a sample: {sampling} was recorded, so counts are of a part, and nothing tells whether what is left was freed (perf record -c 1 records all)"
+        );
+    }
     if requests.allocs + requests.frees == 0 {
         let _ = writeln!(
             out,
@@ -265,6 +271,13 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     );
     let most = arguments.top as usize;
     groups.iter().take(most).for_each(|group| line(&mut out, group));
+    let unseen: u64 = groups.iter().map(|group| group.free_unseen).sum();
+    if unseen > 0 {
+        let _ = writeln!(
+            out,
+            "{unseen} of these blocks were handed out again though no free of them is in the trace: they count as not freed, and not as left"
+        );
+    }
     if groups.len() > most {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }

@@ -4,14 +4,16 @@ use std::num::NonZeroUsize;
 
 use nearpage_machine::MachineDescription;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Input, OPEN_LOOP, Replay, Sweep};
+use nearpage_replay::{Combinations, Input, Replay, Sweep};
 use nearpage_report::whatif::WhatIfPage;
 
 use super::text::{Part, Section};
 use super::{CommandError, WhatIfArgs};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
-use crate::commands::replay::{ReplayFailure, front_plots, front_sentences, sweep_table};
+use crate::commands::replay::{
+    ReplayFailure, front_plots, front_sentences, sweep_leaves_out as leaves_out, sweep_table,
+};
 
 pub(super) fn run(
     arguments: &WhatIfArgs,
@@ -59,10 +61,10 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
     }
     vec![
         Section::new("What is swept", Part::Changes, swept, 2),
-        Section::new("Answer", Part::Answer, front_sentences(sweep), 2),
-        Section::new("Combinations", Part::Nothing, sweep_table(sweep), 12),
+        Section::new("Answer", Part::Answer, front_sentences(sweep), 9),
+        Section::new("Combinations", Part::Nothing, sweep_table(sweep), 6),
         Section::new("The front", Part::Nothing, front_plots(sweep), 0),
-        Section::new("What the model leaves out", Part::LeavesOut, vec![OPEN_LOOP.to_owned()], 1),
+        Section::new("What the model leaves out", Part::LeavesOut, leaves_out(sweep), 2),
     ]
 }
 

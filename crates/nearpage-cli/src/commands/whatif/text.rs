@@ -344,7 +344,11 @@ fn figures(answer: &StudyAnswer, notes: Vec<String>) -> FigureTable {
     let mut columns = vec!["quantity".to_owned()];
     columns.extend(recorded.map(|_| "recorded".to_owned()));
     columns.push("now".to_owned());
-    columns.extend(answer.then.iter().flat_map(|then| [then.model.to_owned(), "ratio".to_owned()]));
+    let head = |then: &Then| match answer.then.len() {
+        1 => "then".to_owned(),
+        _ => then.model.to_owned(),
+    };
+    columns.extend(answer.then.iter().flat_map(|then| [head(then), "ratio".to_owned()]));
     let number = |of: Option<f64>| match of {
         None => "-".to_owned(),
         Some(value) if value.fract() != 0.0 && value < 100.0 => format!("{value:.2}"),
