@@ -3,6 +3,7 @@
 //!
 //! Nothing is installed: what is missing is named, and with `--skip-missing` one line says so and the command succeeds.
 
+mod bounds;
 mod build;
 mod emulator;
 mod error;
@@ -30,7 +31,7 @@ pub struct KernelArgs {
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
     /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds"])]
     machine: Option<String>,
     /// All machines of both processors, and all planted faults: minutes
     #[arg(long, conflicts_with_all = ["numa", "processor"])]
@@ -47,6 +48,9 @@ pub struct KernelArgs {
     /// Count the instructions of operations instead, on one CPU
     #[arg(long, conflicts_with_all = ["all", "numa"])]
     instructions: bool,
+    /// Count what each call takes at most, in all and with interrupts off, after random use of 1, 4 and 16 GiB, instead; on x86_64
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes", "processor", "kvm"])]
+    bounds: bool,
     /// Weigh the smallest kernels by features, and count what a boot takes a frame, instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
     sizes: bool,
@@ -70,7 +74,7 @@ pub struct KernelArgs {
 impl KernelArgs {
     /// Whether instructions are counted.
     const fn counts(&self) -> bool {
-        self.instructions || self.sizes
+        self.instructions || self.sizes || self.bounds
     }
 }
 
@@ -132,6 +136,9 @@ fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     if arguments.sizes {
         sizes::weigh(arguments.processor)?;
         return sizes::boot_cost(arguments);
+    }
+    if arguments.bounds {
+        return bounds::measure(arguments);
     }
     if arguments.faults {
         return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));

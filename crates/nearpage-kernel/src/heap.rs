@@ -4,7 +4,8 @@
 //! before, and a free gives memory back if it was the last. What is left there stays there, and may be freed at any time.
 //!
 //! **Started.** What fits a size class is an object of the slab allocator, near the CPU that asks; what is larger is a block
-//! of pages. A free finds out by the address which it was.
+//! of pages. A free finds out by the address which it was. What is larger than a block of the highest order is a range of pages
+//! one behind the other, as many as it needs, and the layout says that it was.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -12,7 +13,9 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use nearpage::slab::{CreateError, SizeClasses, SizeError, SlabAllocator, SlabConfig};
-use nearpage::{Address, BuildError, Gfp, NodeId, NodeIndex};
+use nearpage::{
+    Address, AllocError, BuildError, Gfp, NodeId, NodeIndex, Order, PageCount, PfnRange, Request,
+};
 
 use crate::Pages;
 use crate::platform::KernelPlatform;
@@ -142,6 +145,9 @@ impl<K: Kernel, const EARLY: usize> Heap<K, EARLY> {
         let Some(Started { slab, classes }) = self.started() else {
             return self.early.alloc(layout);
         };
+        if is_range::<K>(layout) {
+            return alloc_range(slab, layout, gfp, node).ok();
+        }
         let (size, align) = (layout.size() as u64, layout.align() as u64);
         let address = match node {
             None if is_plain(layout) => slab.alloc_bytes(classes, size, gfp),
@@ -161,6 +167,9 @@ impl<K: Kernel, const EARLY: usize> Heap<K, EARLY> {
         node: Option<NodeId>,
     ) -> Option<Result<*mut u8, SizeError>> {
         let Started { slab, classes } = self.started()?;
+        if is_range::<K>(layout) {
+            return Some(alloc_range(slab, layout, gfp, node).map_err(SizeError::Pages));
+        }
         let (size, align) = (layout.size() as u64, layout.align() as u64);
         let address = slab.alloc_bytes_aligned(classes, size, align, gfp, node);
         Some(address.map(|address| K::phys_to_virt(address.0)))
@@ -189,7 +198,19 @@ impl<K: Kernel, const EARLY: usize> Heap<K, EARLY> {
         }
         if let Some(Started { slab, .. }) = self.started() {
             // A refusal was told to the kernel (`Kernel::misuse`), which decides whether it goes on.
+            if is_range::<K>(layout) {
+                let start = Address(K::virt_to_phys(address)).to_pfn(K::PAGE_SHIFT);
+                return self.free_range(PfnRange { start, end: start + pages_of::<K>(layout) });
+            }
             let _ = slab.free_bytes(Address(K::virt_to_phys(address)));
+        }
+    }
+
+    #[cold]
+    fn free_range(&self, range: PfnRange) {
+        if let Some(objects) = self.objects() {
+            // As above.
+            let _ = objects.pages().free_range(range);
         }
     }
 }
@@ -198,6 +219,32 @@ impl<K: Kernel, const EARLY: usize> Heap<K, EARLY> {
 #[inline(always)]
 fn is_plain(layout: Layout) -> bool {
     layout.align() <= 8
+}
+
+/// Whether a layout is larger, or aligned to more, than a block of the highest order: a block is as large as its alignment.
+#[inline(always)]
+fn is_range<K: Kernel>(layout: Layout) -> bool {
+    layout.size().max(layout.align()) as u64 > Order::MAX.pages().to_bytes(K::PAGE_SHIFT)
+}
+
+/// Pages that a layout takes as a range.
+fn pages_of<K: Kernel>(layout: Layout) -> PageCount {
+    PageCount((layout.size() as u64).div_ceil(1 << K::PAGE_SHIFT))
+}
+
+#[cold]
+#[inline(never)]
+fn alloc_range<K: Kernel>(
+    slab: &Objects<K>,
+    layout: Layout,
+    gfp: Gfp,
+    node: Option<NodeId>,
+) -> Result<*mut u8, AllocError> {
+    let order = layout.align().trailing_zeros().saturating_sub(K::PAGE_SHIFT);
+    let request = Request { node, ..Request::new(Order(0), gfp) };
+    let range =
+        slab.pages().alloc_contiguous(pages_of::<K>(layout), Order(order as u8), request)?;
+    Ok(crate::page_address::<K>(range.start))
 }
 
 impl<K: Kernel, const EARLY: usize> Default for Heap<K, EARLY> {
@@ -235,13 +282,23 @@ unsafe impl<K: Kernel, const EARLY: usize> GlobalAlloc for Heap<K, EARLY> {
             }
             _ => layout.size() as u64,
         };
-        // Less than half of it would waste the rest.
-        if (usable / 2..=usable).contains(&(new_size as u64)) {
-            return address;
-        }
         let Ok(new_layout) = Layout::from_size_align(new_size, layout.align()) else {
             return core::ptr::null_mut();
         };
+        // The layout says how it is freed, and of a range how many pages it has.
+        let is_range = [layout, new_layout].map(is_range::<K>);
+        if is_range == [true; 2] && !self.early.contains(address) {
+            let [old, new] = [layout, new_layout].map(pages_of::<K>);
+            if new <= old {
+                let start = Address(K::virt_to_phys(address)).to_pfn(K::PAGE_SHIFT);
+                self.free_range(PfnRange { start: start + new, end: start + old });
+                return address;
+            }
+        }
+        // Less than half of it would waste the rest.
+        if is_range == [false; 2] && (usable / 2..=usable).contains(&(new_size as u64)) {
+            return address;
+        }
         // SAFETY: `new_size` is not 0, says who calls `realloc`.
         let new = unsafe { self.alloc(new_layout) };
         if !new.is_null() {

@@ -208,7 +208,12 @@ where
     fn hold(&self) -> Box<dyn Any> {
         // SAFETY: who asks drops the answer before `self`.
         let storage: &'static P::Storage = unsafe { &*std::ptr::from_ref(&self.storage) };
-        let settings = Box::new(self.stillness.hold_settings());
+        let settings = loop {
+            match self.stillness.try_hold_settings() {
+                Some(settings) => break Box::new(settings),
+                None => std::thread::yield_now(),
+            }
+        };
         let cpus = self.stillness.cpus().filter_map(|cpu| stop(&cpu, storage)).collect();
         let zones = self.stillness.hold_zones().collect();
         let buckets = self.stillness.hold_buckets().collect();

@@ -521,3 +521,80 @@ impl fmt::Display for OfflineError {
 }
 
 impl core::error::Error for OfflineError {}
+
+/// Why a range of pages could not be allocated. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RangeError {
+    /// No page was asked for, or more than frame numbers reach.
+    Empty {
+        /// Where they were to begin.
+        start: Pfn,
+        /// How many.
+        pages: PageCount,
+    },
+    /// Part of the range is a hole of the machine, or offline.
+    NotOnline {
+        /// The first frame of that part.
+        first: Pfn,
+    },
+    /// Part of the range is of another zone than its first page, or in a pageblock that zones share.
+    OtherZone {
+        /// The first frame of that part.
+        first: Pfn,
+    },
+    /// Pages are in use: with callers, cached by a CPU that could not be stopped, or about to go to somebody who takes a range.
+    InUse {
+        /// How many.
+        pages: PageCount,
+        /// The first of them.
+        first: Pfn,
+        /// A CPU that could not be drained, if there was one.
+        undrained: Option<CpuId>,
+    },
+    /// No zone has so many free pages one behind the other there.
+    NoRoom {
+        /// Where they were to lie.
+        range: PfnRange,
+        /// Pages asked for.
+        pages: PageCount,
+        /// What the first was to be aligned to.
+        align: Order,
+    },
+}
+
+impl fmt::Display for RangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Empty { start, pages } => {
+                write!(
+                    f,
+                    "{pages} pages from frame {start} on: a range has pages, up to the last frame number"
+                )
+            }
+            Self::NotOnline { first } => {
+                write!(f, "a range of pages: frame {first} is not memory that is online")
+            }
+            Self::OtherZone { first } => write!(
+                f,
+                "a range of pages: frame {first} is another zone's, or shares its pageblock with one; a range lies in one zone"
+            ),
+            Self::InUse { pages, first, undrained } => {
+                write!(
+                    f,
+                    "a range of pages: {pages} of them are in use, the first is frame {first}"
+                )?;
+                match undrained {
+                    Some(cpu) => write!(f, "; the pagesets of CPU {cpu} could not be drained"),
+                    None => Ok(()),
+                }
+            }
+            Self::NoRoom { range, pages, align } => write!(
+                f,
+                "no {pages} free pages in one piece, aligned to order {align}, in frames {range}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RangeError {}

@@ -49,7 +49,8 @@ pub use alloc::{
     PageAllocator, ReclaimPass, Request, metadata_size,
 };
 pub use error::{
-    AllocError, FreeError, LimitError, LimitOf, OfflineError, OnlineError, SetOfNodes, UnknownNode,
+    AllocError, FreeError, LimitError, LimitOf, OfflineError, OnlineError, RangeError, SetOfNodes,
+    UnknownNode,
 };
 pub use frame::{FrameState, Migratetype};
 pub use gfp::Gfp;

@@ -17,6 +17,8 @@ mod console;
 mod cpus;
 #[cfg(target_os = "none")]
 mod interrupt;
+#[cfg(all(target_os = "none", feature = "bounds"))]
+mod masked;
 #[cfg(target_os = "none")]
 mod mine;
 #[cfg(target_os = "none")]

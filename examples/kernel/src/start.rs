@@ -55,6 +55,9 @@ pub fn first_cpu() -> ! {
     interrupt::set_timer_ns(options.timer_ns);
     if options.instructions {
         checks::boot_cost(pages(), deferred, BOOT_NS.load(Ordering::Relaxed));
+        #[cfg(feature = "bounds")]
+        checks::bounds(pages());
+        #[cfg(not(feature = "bounds"))]
         checks::instructions(pages());
         finish(PASSED);
     }

@@ -25,7 +25,8 @@ pub fn reach(pages: &'static Pages<'static, Mine>, request: Request, start: u64)
     black_box(pages.free_bulk(&some).is_ok());
     black_box(pages.alloc_with(&Placement::by(Policy::Local), request).is_ok());
     black_box(pages.alloc_contiguous(PageCount(5000), Order(9), request).is_ok());
-    black_box(pages.alloc_range(range).is_ok());
+    black_box(pages.alloc_at(range.start, range.pages()).is_ok());
+    black_box(pages.alloc_within(range, PageCount(9), Order(0)).is_ok());
     black_box(pages.free_range(range).is_ok());
     black_box(pages.split(Pfn(start), Order(3), Order(0)).is_ok());
     black_box(pages.online(range).is_ok());

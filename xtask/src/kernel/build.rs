@@ -57,6 +57,8 @@ pub enum Purpose {
     Fault(Fault),
     /// To count instructions beside other allocators.
     Beside,
+    /// To count what each call takes at most.
+    Bounds,
     /// The forty lines of `examples/smallest`.
     Smallest,
 }
@@ -68,6 +70,7 @@ impl Purpose {
             Self::Fault(Fault::InterruptsOn) => &["--features", "fault-interrupts-on"],
             Self::Fault(Fault::SharedStorage) => &["--features", "fault-shared-storage"],
             Self::Fault(Fault::RangeTwice) => &["--features", "fault-range-twice"],
+            Self::Bounds => &["--no-default-features", "--features", "bounds"],
             Self::Beside => &["--no-default-features", "--features", "beside"],
         }
     }
@@ -76,6 +79,7 @@ impl Purpose {
         match self {
             Self::Checks => "kernel-plain",
             Self::Fault(fault) => fault.feature(),
+            Self::Bounds => "kernel-bounds",
             Self::Beside => "kernel-beside",
             Self::Smallest => "smallest-plain",
         }

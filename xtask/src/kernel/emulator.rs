@@ -13,6 +13,8 @@ use crate::tied;
 
 /// How long a machine may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one whose memory is used up, by a count of instructions, may take for each GiB.
+const PATIENCE_PER_GIB: Duration = Duration::from_secs(60);
 /// From so many CPUs on they take turns on one of the host's: a host that has fewer takes a CPU away from its lock, and all
 /// that wait in line for it turn round for nothing.
 const CPUS_IN_TURN: usize = 3;
@@ -39,7 +41,7 @@ impl fmt::Display for Ended {
         match self {
             Self::Passed => f.write_str("passed"),
             Self::Failed => f.write_str("failed"),
-            Self::TimedOut => write!(f, "did not end in {} s", PATIENCE.as_secs()),
+            Self::TimedOut => f.write_str("did not end in time"),
             Self::Other(code) => write!(f, "QEMU ended with {code:?}"),
         }
     }
@@ -103,7 +105,9 @@ pub fn run_machine(
             },
             _ => KernelError::Io { what: processor.emulator().into(), error },
         })?;
-    let heard = listen(&mut child, |line| {
+    let gib = u32::try_from(machine.memory_mib() >> 10).unwrap_or(u32::MAX);
+    let more = if arguments.bounds { PATIENCE_PER_GIB.saturating_mul(gib) } else { Duration::ZERO };
+    let heard = listen(&mut child, PATIENCE + more, |line| {
         if line == READY
             && let (Some(mib), Some(node)) = (plugged, machine.plugged_node())
         {
@@ -130,6 +134,7 @@ pub fn run_machine(
 /// The lines that the machine says, and whether it has said its last.
 fn listen(
     child: &mut Child,
+    patience: Duration,
     mut each: impl FnMut(&str) -> Result<(), KernelError>,
 ) -> Result<(Vec<String>, bool), KernelError> {
     let output = child.stdout.take().ok_or_else(|| KernelError::Failed("QEMU".into()))?;
@@ -142,7 +147,7 @@ fn listen(
             }
         }
     });
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     let mut lines = Vec::new();
     loop {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {

@@ -205,6 +205,46 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         }
     }
 
+    /// Takes a piece from the highest place where it fits below `end`: of an address that a device or a boot protocol can reach.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    ///
+    /// ```
+    /// use nearpage_kernel::boot::EarlyMemory;
+    ///
+    /// let mut memory = EarlyMemory::<2>::new();
+    /// memory.add(0x10_0000, 0x1000_0000)?;
+    /// assert_eq!(memory.alloc_below(0x100_0000, 0x1000, 0x1000)?, 0xff_f000);
+    /// memory.alloc_at(0x20_0000, 0x1000)?;
+    /// assert!(memory.alloc_at(0x20_0fff, 1).is_err());
+    /// # Ok::<(), nearpage_kernel::boot::EarlyError>(())
+    /// ```
+    pub fn alloc_below(&mut self, end: u64, bytes: u64, align: u64) -> Result<u64, EarlyError> {
+        let below = [Span { start: 0, end, tag: 0 }];
+        self.alloc_in(&mut below.into_iter(), bytes, align)
+    }
+
+    /// Takes a piece at a given place, all of which is there and not taken. It stays taken.
+    ///
+    /// # Errors
+    /// [`EarlyError::NoRoom`], [`EarlyError::Range`].
+    pub fn alloc_at(&mut self, start: u64, bytes: u64) -> Result<(), EarlyError> {
+        let end = start.checked_add(bytes).ok_or(EarlyError::Range { start, length: bytes })?;
+        let memory =
+            self.memory.parts(start..end).flat_map(|part| self.taken.gaps(part.start..part.end));
+        let free: u64 = memory.map(|gap| gap.end - gap.start).sum();
+        // What is there may be there in parts that touch: no two of them overlap.
+        if free == bytes && bytes > 0 {
+            self.reserve(start, bytes)
+        } else {
+            Err(EarlyError::NoRoom { bytes })
+        }
+    }
+
     /// Bytes that are there and not taken.
     pub fn free_bytes(&self) -> u64 {
         let free = |span: &Span| {

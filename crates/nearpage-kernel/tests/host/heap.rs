@@ -82,6 +82,42 @@ fn all_that_a_program_does_with_a_heap() {
     assert_eq!(objects.pages().check().expect("in order").allocated.0, 0);
 }
 
+/// What no block holds is as many pages as it needs: it grows, shrinks, becomes a block and an object, and all of it is free again.
+#[test]
+fn more_than_the_largest_block() {
+    let _machine = alone();
+    let heap = started();
+    let pages = heap.objects().expect("it is started").pages();
+    let held = || {
+        heap.objects().expect("it is started").shrink_all();
+        pages.check().expect("each frame is in one place").allocated
+    };
+    let (before, refused) = (held(), MISUSES.load(Ordering::Relaxed));
+    let large = layout((8 << 20) + 5, 16);
+    // SAFETY: no size is 0, and each layout is the one that the memory has.
+    unsafe {
+        let first = heap.alloc(large);
+        assert_eq!(held().0 - before.0, (8 << 8) + 1, "to the page");
+        first.write_bytes(7, large.size());
+        let larger = heap.realloc(first, large, 20 << 20);
+        assert!(!larger.is_null() && larger != first);
+        let smaller = heap.realloc(larger, layout(20 << 20, 16), 5 << 20);
+        assert_eq!((smaller, held().0 - before.0), (larger, 5 << 8));
+        let block = heap.realloc(smaller, layout(5 << 20, 16), 3 << 20);
+        let bytes = core::slice::from_raw_parts(block, 3 << 20);
+        assert!(bytes.iter().all(|&byte| byte == 7), "all that was written is there");
+        assert!(heap.alloc(layout(1 << 30, 16)).is_null());
+        let again = heap.realloc(block, layout(3 << 20, 16), 6 << 20);
+        heap.dealloc(again, layout(6 << 20, 16));
+        // More aligned than a block is.
+        let aligned = layout(100, 16 << 20);
+        let place = heap.alloc_with(aligned, Gfp::KERNEL, Some(NodeId(1))).expect("there is room");
+        assert!(Played::virt_to_phys(place).is_multiple_of(16 << 20));
+        heap.dealloc(place, aligned);
+    }
+    assert_eq!((held(), MISUSES.load(Ordering::Relaxed)), (before, refused));
+}
+
 #[test]
 fn what_is_early_may_be_freed_late() {
     let _machine = alone();

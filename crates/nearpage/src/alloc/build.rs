@@ -75,6 +75,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             settings,
             object_share: None,
             booted: false,
+            ranges: 0,
             plugged: HotplugCounts::default(),
             loads: parts.loads,
             order: parts.order,

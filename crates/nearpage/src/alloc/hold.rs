@@ -37,9 +37,10 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 }
 
 impl<'m, P: Platform> Stillness<'m, P> {
-    /// Keeps settings, zonelists and what is online as they are until the answer is dropped.
-    pub fn hold_settings(&self) -> impl Sized + use<'m, P> {
-        self.state.lock()
+    /// Keeps settings, zonelists and what is online as they are until the answer is dropped. `None` while a thread takes a range:
+    /// in a copy of the memory its pageblocks would stay isolated.
+    pub fn try_hold_settings(&self) -> Option<impl Sized + use<'m, P>> {
+        Some(self.state.lock()).filter(|state| state.ranges == 0)
     }
 
     /// The pagesets of each CPU of the topology, on or off.

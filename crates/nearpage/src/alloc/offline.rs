@@ -9,7 +9,7 @@
 //! 4. watermarks, reserves, sizes of pagesets, and zonelists are computed anew.
 //!
 //! Other CPUs allocate and free meanwhile. One lock, that of the settings, keeps two of these, and whatever else
-//! changes zones and their lists, apart.
+//! changes zones and their lists, apart. A range that somebody takes (`contiguous.rs`) is in use: its pageblocks are isolated.
 
 use super::allocator::PageAllocator;
 use super::online_map::{PAGEBLOCK_FRAMES, by_pageblock};
@@ -17,7 +17,7 @@ use super::state::State;
 use crate::buddy::Isolated;
 use crate::error::OfflineError;
 use crate::host::{Lock, Platform};
-use crate::units::{CpuId, NodeId, PageCount, Pfn, PfnRange};
+use crate::units::{CpuId, NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
 use crate::zone::Zone;
 
 /// Pageblocks in one hold of a zone's lock. Blocks of the largest order do not reach over their bounds.
@@ -95,14 +95,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Isolates ranges, and drains pagesets until all of them is free. If some of it is in use, all is as before. The caller
     /// holds the lock of the settings.
-    pub(super) fn isolate_and_empty(
+    fn isolate_and_empty(
         &self,
         mut ranges: impl Iterator<Item = PfnRange> + Clone,
     ) -> Result<PageCount, OfflineError> {
         ranges.clone().try_for_each(|range| self.check_online(range))?;
-        self.each_hold(ranges.clone(), |zone, part| each_isolated(zone, part, true));
-        self.empty(ranges.clone()).inspect_err(|_| {
-            self.each_hold(ranges.by_ref(), |zone, part| each_isolated(zone, part, false));
+        let (mut parts, mut refused) = (0_usize, None);
+        self.each_hold(ranges.clone(), |zone, part| {
+            if refused.is_none() {
+                refused = isolate(zone, part).err();
+                parts += usize::from(refused.is_none());
+            }
+        });
+        let emptied = match refused {
+            Some(first) => {
+                let pages = PAGEBLOCK_ORDER.pages();
+                Err(OfflineError::InUse { pages, first, undrained: None })
+            }
+            None => self.empty(ranges.clone()),
+        };
+        emptied.inspect_err(|_| {
+            let mut left = parts;
+            self.each_hold(ranges.by_ref(), |zone, part| {
+                if left > 0 {
+                    left -= 1;
+                    end_isolation(zone, part);
+                }
+            });
         })
     }
 
@@ -134,7 +153,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Calls `act` with pieces of the ranges, by zone and ascending, each for one hold of the zone's lock.
-    pub(super) fn each_hold(
+    fn each_hold(
         &self,
         ranges: impl Iterator<Item = PfnRange>,
         mut act: impl FnMut(&'m Zone<'m, P>, PfnRange),
@@ -169,7 +188,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Drains pagesets until all of the ranges, which are isolated, is free.
-    fn empty(
+    pub(super) fn empty(
         &self,
         ranges: impl Iterator<Item = PfnRange> + Clone,
     ) -> Result<PageCount, OfflineError> {
@@ -218,20 +237,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
-/// Isolates the pageblocks of a part of a zone, or ends that.
-fn each_isolated<P: Platform>(zone: &Zone<'_, P>, part: PfnRange, begins: bool) {
+/// Isolates the pageblocks of a part of a zone. Those of others, who take a range, stay theirs: then none is isolated, and the
+/// error is the first frame of such a pageblock.
+pub(super) fn isolate<P: Platform>(zone: &Zone<'_, P>, part: PfnRange) -> Result<(), Pfn> {
     let frames = *zone.frames();
-    let numbers = by_pageblock(part).map(|of| frames.number(of.start));
-    match zone.maps() {
-        Some(maps) if begins => numbers.for_each(|number| zone.isolate_pageblock(maps, number)),
-        Some(maps) => numbers.for_each(|number| zone.end_isolation(maps, number)),
+    let mut pageblocks = by_pageblock(part);
+    let refused = match zone.maps() {
+        Some(maps) => pageblocks.find(|of| !zone.isolate_pageblock(maps, frames.number(of.start))),
         None => {
             let mut guard = zone.lock();
-            let buddy = guard.buddy();
-            numbers.for_each(|number| match begins {
-                true => buddy.isolate(frames, number),
-                false => buddy.end_isolation(frames, number),
-            });
+            pageblocks.find(|of| !guard.buddy().isolate(frames, frames.number(of.start)))
+        }
+    };
+    let Some(PfnRange { start, .. }) = refused else { return Ok(()) };
+    end_isolation(zone, PfnRange { start: part.start, end: start });
+    Err(start)
+}
+
+/// Ends the isolation of the pageblocks of a part of a zone.
+pub(super) fn end_isolation<P: Platform>(zone: &Zone<'_, P>, part: PfnRange) {
+    let frames = *zone.frames();
+    let mut numbers = by_pageblock(part).map(|of| frames.number(of.start)).peekable();
+    match zone.maps() {
+        Some(maps) => numbers.for_each(|number| zone.end_isolation(maps, number)),
+        None if numbers.peek().is_none() => {}
+        None => {
+            let mut guard = zone.lock();
+            numbers.for_each(|number| guard.buddy().end_isolation(frames, number));
         }
     }
 }
@@ -371,10 +403,11 @@ mod tests {
             let zone = allocator.zones()[0];
             let start = memory(allocator, 0).start;
             let part = PfnRange { start, end: start + PageCount(512) };
-            super::each_isolated(zone, part, true);
+            super::isolate(zone, part).unwrap();
+            assert_eq!(super::isolate(zone, part), Err(start), "it is somebody's");
             assert_eq!(allocator.in_use(LimitOf::Allocator), Ok(PageCount(0)));
             assert_eq!(allocator.in_use(LimitOf::Node(NodeId(0))), Ok(PageCount(0)));
-            super::each_isolated(zone, part, false);
+            super::end_isolation(zone, part);
             assert!(allocator.in_use(LimitOf::Node(NodeId(1))).is_err());
         });
     }

@@ -50,11 +50,24 @@ impl<'m> OnlineMap<'m> {
 
     /// Whether all frames of the range are online.
     pub(super) fn all(&self, range: PfnRange) -> bool {
-        by_pageblock(range).all(|part| match self.try_state(part) {
-            Some(WHOLLY) => true,
-            Some(PARTLY) => (part.start.0..part.end.0).all(|pfn| self.contains(Pfn(pfn))),
-            _ => false,
+        self.first_offline(range).is_none()
+    }
+
+    /// The first frame of the range that is not online.
+    pub(super) fn first_offline(&self, range: PfnRange) -> Option<Pfn> {
+        by_pageblock(range).find_map(|part| match self.try_state(part) {
+            Some(WHOLLY) => None,
+            Some(PARTLY) => (part.start.0..part.end.0).map(Pfn).find(|&pfn| !self.contains(pfn)),
+            _ => Some(part.start),
         })
+    }
+
+    /// The last frame of a part of a pageblock that is not online.
+    pub(super) fn last_offline(&self, part: PfnRange) -> Option<Pfn> {
+        match self.try_state(part) {
+            Some(WHOLLY) => None,
+            _ => (part.start.0..part.end.0).rev().map(Pfn).find(|&pfn| !self.contains(pfn)),
+        }
     }
 
     fn try_state(&self, part: PfnRange) -> Option<u8> {
@@ -131,9 +144,11 @@ impl<'m> OnlineMap<'m> {
 /// A range cut at the bounds of pageblocks.
 pub(super) fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
     let blocks = range.start.0 / PAGEBLOCK_FRAMES..range.end.0.div_ceil(PAGEBLOCK_FRAMES);
-    blocks.map(move |block| {
+    let parts = blocks.map(move |block| {
         let start = block * PAGEBLOCK_FRAMES;
         // A range that was made up may end with the last number there is.
         PfnRange::new(start, start.saturating_add(PAGEBLOCK_FRAMES)).intersection(range)
-    })
+    });
+    // An empty range within a pageblock has no part of it.
+    parts.filter(|part| !part.is_empty())
 }

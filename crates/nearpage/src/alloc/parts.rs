@@ -53,7 +53,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Makes blocks of order `into` out of all larger blocks of a range of the caller's, which begins and ends with blocks:
-    /// such as one from [`alloc_contiguous`](Self::alloc_contiguous) or [`alloc_range`](Self::alloc_range).
+    /// such as one from [`alloc_contiguous`](Self::alloc_contiguous) or [`alloc_at`](Self::alloc_at).
     ///
     /// # Errors
     /// [`FreeError`] of the first page that is in nobody's hands, or whose block is locked; nothing is changed then, and the

@@ -158,8 +158,10 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         (0..ORDERS).try_for_each(|order| write!(f, " {order:>6}"))?;
         writeln!(f)?;
         for zone in self.zones().take(ZONES_MAX) {
+            // One look, since it goes through all pageblocks where there are maps.
+            let area = zone.free_area();
             for migratetype in Migratetype::ALL {
-                self.fmt_lists(zone, migratetype, f)?;
+                self.fmt_lists(zone, migratetype, &area[migratetype.index()], f)?;
             }
         }
         Ok(())
@@ -170,10 +172,10 @@ impl<'m, P: Platform> AllocReport<'_, 'm, P> {
         &self,
         zone: &Zone<'m, P>,
         migratetype: Migratetype,
+        blocks: &[u32; ORDERS],
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        let blocks: [u32; ORDERS] = zone.free_area()[migratetype.index()];
-        if blocks == [0; ORDERS] {
+        if *blocks == [0; ORDERS] {
             return Ok(());
         }
         let (id, kind) = (self.id(zone), zone.kind().name());

@@ -11,6 +11,8 @@ pub(super) struct State<'m> {
     pub(super) object_share: Option<PageCount>,
     /// Whether zonelists were made anew at run time: Linux counts CPUs in the order of nodes only from then on.
     pub(super) booted: bool,
+    /// Ranges that somebody is about to take: some of their pageblocks are isolated.
+    pub(super) ranges: u32,
     /// What came and went.
     pub(super) plugged: HotplugCounts,
     /// Scratch space for the order of nodes, one entry a node.

@@ -25,13 +25,18 @@ pub struct Isolated {
 }
 
 impl Buddy {
-    /// Isolates the pageblock of frame `number`, of which no part is another zone's.
-    pub fn isolate(&mut self, frames: ZoneFrames<'_>, number: u32) {
+    /// Isolates the pageblock of frame `number`, of which no part is another zone's; returns whether it was not isolated before.
+    pub fn isolate(&mut self, frames: ZoneFrames<'_>, number: u32) -> bool {
         let first = number - number % PAGEBLOCK;
-        if frames.pageblock(first) == Migratetype::HighAtomic {
-            self.reserved -= self.reserved.min(u64::from(PAGEBLOCK));
+        match frames.pageblock(first) {
+            Migratetype::Isolate => return false,
+            Migratetype::HighAtomic => {
+                self.reserved -= self.reserved.min(u64::from(PAGEBLOCK));
+            }
+            _ => {}
         }
         self.retype(frames, first, Migratetype::Isolate, || frames.isolate_pageblock(first));
+        true
     }
 
     /// Gives an isolated pageblock the type back that it had; what is free in it is free again, and merges.
@@ -54,21 +59,44 @@ impl Buddy {
     /// What is in `range`, whose pageblocks are isolated.
     pub fn isolated(&self, frames: ZoneFrames<'_>, range: Range<u32>) -> Isolated {
         let mut isolated = Isolated::default();
-        let mut at = range.start;
+        // The first block may begin before it, and the last one end behind it.
+        let mut at = range.start - range.start % PAGEBLOCK;
         while at < range.end {
-            let pages = match free_order(frames, at) {
-                Some(order) => {
-                    isolated.free.0 += order.pages().0;
-                    frame_count(order)
-                }
-                None => {
-                    isolated.first_held = isolated.first_held.or(Some(at));
-                    1
-                }
-            };
-            at += pages;
+            let order = free_order(frames, at);
+            let next = at + order.map_or(1, frame_count);
+            let within = next.min(range.end).saturating_sub(at.max(range.start));
+            match order {
+                Some(_) => isolated.free.0 += u64::from(within),
+                None if within > 0 => isolated.first_held = isolated.first_held.or(Some(at)),
+                None => {}
+            }
+            at = next;
         }
         isolated
+    }
+
+    /// Takes `range` from its isolated pageblocks: all of it is free, and by its words heads of nothing afterwards. What is free
+    /// beside it stays free and isolated.
+    ///
+    /// # Panics
+    /// If some of it is not free.
+    pub fn take_isolated(&mut self, frames: ZoneFrames<'_>, range: Range<u32>) {
+        let mut at = range.start - range.start % PAGEBLOCK;
+        while at < range.end {
+            let order = free_order(frames, at);
+            let (first, next) = (at, at + order.map_or(1, frame_count));
+            at = next;
+            if next <= range.start {
+                continue;
+            }
+            let order = order.expect("all of the range is free");
+            self.lists.unlink(frames, frames.frame(first), order, Migratetype::Isolate);
+            for (from, to) in [(first, range.start), (range.end, next)] {
+                if from < to {
+                    self.free_run(frames, from, Order(0), to - from);
+                }
+            }
+        }
     }
 
     /// Takes `range` out of the zone: its pageblocks are isolated, and all of it is free. Afterwards they are as if
@@ -208,6 +236,32 @@ mod tests {
     }
 
     #[test]
+    fn any_part_of_what_is_isolated_is_taken_and_the_rest_stays() {
+        with_buddy(|mut buddy, frames| {
+            (0..PAGES).step_by(512).for_each(|at| assert!(buddy.isolate(frames, at)));
+            assert!(!buddy.isolate(frames, 7), "it is isolated");
+            let mut taken = std_alloc::vec![];
+            for (from, to) in [(3, 5), (0, 3), (500, 1600), (1700, 1701), (4096, PAGES)] {
+                let all = Isolated { free: PageCount((to - from).into()), first_held: None };
+                assert_eq!(buddy.isolated(frames, from..to), all);
+                buddy.take_isolated(frames, from..to);
+                let none = Isolated { free: PageCount(0), first_held: Some(from) };
+                assert_eq!(buddy.isolated(frames, from..to), none);
+                let word = frames.allocated(Order(0), Migratetype::Unmovable);
+                (from..to).for_each(|page| frames.word(page).set(word));
+                taken.push((from, to));
+                let out: u32 = taken.iter().map(|(from, to)| to - from).sum();
+                assert_eq!(buddy.unused_pages(), PageCount((PAGES - out).into()));
+                buddy.check(frames).unwrap();
+            }
+            (0..PAGES).step_by(512).for_each(|at| buddy.end_isolation(frames, at));
+            taken.iter().for_each(|(from, to)| buddy.free_run(frames, *from, Order(0), to - from));
+            buddy.check(frames).unwrap();
+            assert_eq!(buddy.free_pages(), PageCount(PAGES.into()));
+        });
+    }
+
+    #[test]
     fn isolated_pageblocks_stay_apart_and_merge_afterwards() {
         with_buddy(|mut buddy, frames| {
             let pair = [Migratetype::Movable, Migratetype::Movable]
@@ -215,7 +269,7 @@ mod tests {
             assert_eq!(pair[0] ^ pair[1], 512);
             let types = || pair.map(|at| frames.pageblock(at));
             let before = types();
-            pair.iter().for_each(|&at| buddy.isolate(frames, at));
+            assert!(pair.iter().all(|&at| buddy.isolate(frames, at)));
             pair.iter().for_each(|&at| buddy.free(frames, at, Order(9), Insertion::Usual));
             let isolated = |buddy: &Buddy| {
                 [9, 10].map(|order| buddy.blocks(Order(order), Migratetype::Isolate))

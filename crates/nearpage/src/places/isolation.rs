@@ -38,13 +38,17 @@ impl<P: Platform> Zone<'_, P> {
         self.release_pages(u64::from(range.end - range.start));
     }
 
-    /// Nobody gets a page of a pageblock any more.
-    pub(crate) fn isolate_pageblock(&self, maps: &ZoneMaps<'_>, number: u32) {
+    /// Nobody gets a page of a pageblock any more; returns whether it was not isolated before, for somebody else.
+    pub(crate) fn isolate_pageblock(&self, maps: &ZoneMaps<'_>, number: u32) -> bool {
         let _guard = self.lock();
         let at = number / PAGES;
+        if self.frames().pageblock(number) == Migratetype::Isolate {
+            return false;
+        }
         self.leave_reserve(maps, at);
         self.frames().isolate_pageblock(at * PAGES);
         self.capture(maps, at);
+        true
     }
 
     /// Takes the free pages of an isolated pageblock, as far as no CPU has a quota for them.

@@ -15,7 +15,7 @@ use nearpage::platform::{Platform, Storage};
 use nearpage::rules::pagesets::LISTS;
 use nearpage::{
     Config, CpuId, Gfp, Migratetype, Model, OfflineError, Order, PageAllocator, PageCount, Pfn,
-    PfnRange, Request,
+    PfnRange, RangeError, Request,
 };
 
 use crate::pages::{Machine, ONE_MEMORY};
@@ -164,10 +164,10 @@ fn memory_off_and_on<K: Locks>(pages: &Pages<K>, page: Pfn) -> Held {
 fn take_range<K: Locks>(pages: &Pages<K>, page: Pfn) -> Held {
     give(pages, (page, SMALL));
     let start = page.0 - page.0 % PAGEBLOCK;
-    match pages.alloc_range(PfnRange::new(start, start + PAGEBLOCK)) {
+    match pages.alloc_at(Pfn(start), PageCount(PAGEBLOCK)) {
         Ok(()) => vec![(Pfn(start), LARGE)],
         Err(error) => {
-            assert!(matches!(error, OfflineError::InUse { .. }), "{error}");
+            assert!(matches!(error, RangeError::InUse { .. }), "{error}");
             vec![]
         }
     }

@@ -4,7 +4,7 @@
 use nearpage::testing::generate::{any_settings, next_arrival};
 use nearpage::{
     CpuId, Lending, LentPages, LimitOf, Limits, Migratetype, NodeAccess, OfflineError, Order,
-    PageCount, Pfn, PfnRange, ZoneIndex,
+    PageCount, Pfn, PfnRange, RangeError, ZoneIndex,
 };
 
 use crate::naive::{PAGEBLOCK, Page, Wrong, holds};
@@ -254,23 +254,63 @@ impl Play<'_, '_> {
         Ok(())
     }
 
+    /// A few pages, or a few pageblocks.
     fn take_range(&mut self) -> Result<(), Wrong> {
-        let range = self.some_range();
-        self.now("alloc_range", format_args!("{range}"));
-        let told = self.allocator.alloc_range(range);
-        if !self.is_emptied_rightly(range, told)? {
-            return Ok(());
+        let range = match self.one_in(2) {
+            true => self.some_range(),
+            false => {
+                let at = self.any_frame().0;
+                PfnRange::new(at, at + 1 + self.random.below(40))
+            }
+        };
+        if self.one_in(4) {
+            return self.take_within(range);
         }
-        // Of each zone a range of its own.
-        let mut start = range.start;
-        while start < range.end {
-            let zone = self.naive.zone_of(start);
-            let is_other = |&pfn: &u64| self.naive.zone_of(Pfn(pfn)) != zone;
-            let end = Pfn((start.0..range.end.0).find(is_other).unwrap_or(range.end.0));
-            self.naive.take_range(PfnRange { start, end })?;
-            start = end;
+        self.now("alloc_at", format_args!("{range}"));
+        let told = self.allocator.alloc_at(range.start, range.pages());
+        let held = self.naive.held_in(range);
+        let of_start = self.naive.zone_of(range.start);
+        let is_right = match told {
+            Ok(()) => self.naive.is_free_in_one_zone(range),
+            Err(RangeError::InUse { pages, first, undrained }) => {
+                let is_held = matches!(self.naive.page(first), Page::Held | Page::InRange);
+                pages.0 == held && is_held && range.contains(first) && undrained.is_none()
+            }
+            Err(RangeError::NotOnline { first }) => {
+                self.naive.page(first) == Page::Absent && range.contains(first)
+            }
+            Err(RangeError::OtherZone { first }) => {
+                let is_other = self.naive.zone_of(first) != of_start;
+                range.contains(first)
+                    && (is_other || self.naive.is_shared(first.0 - first.0 % PAGEBLOCK))
+            }
+            Err(RangeError::Empty { .. }) => range.is_empty(),
+            Err(_) => false,
+        };
+        holds(is_right, || format!("{told:?}, and {held} are held"))?;
+        told.map_or(Ok(()), |()| self.naive.take_range(range).map(drop))
+    }
+
+    /// The first pages of a range that are free, and about as many.
+    fn take_within(&mut self, range: PfnRange) -> Result<(), Wrong> {
+        let (pages, align) = (1 + self.random.below(600), self.random.below(8) as u8);
+        self.now("alloc_within", format_args!("{range}, {pages}, {align}"));
+        match self.allocator.alloc_within(range, PageCount(pages), Order(align)) {
+            Ok(taken) => {
+                let is_as_asked = taken.pages().0 == pages
+                    && taken.start.0.is_multiple_of(1 << align)
+                    && taken.intersection(range) == taken;
+                holds(is_as_asked, || format!("{taken} is not what was asked for"))?;
+                self.naive.take_range(taken).map(drop)
+            }
+            Err(_) => {
+                let mut zones = 0..self.naive.zones.len();
+                let has_one =
+                    |&zone: &usize| self.naive.has_free_range(zone, range, pages, 1 << align);
+                let found = zones.find(has_one);
+                holds(found.is_none(), || format!("zone {found:?} has such a range"))
+            }
         }
-        Ok(())
     }
 
     fn take_contiguous(&mut self) -> Result<(), Wrong> {
@@ -287,8 +327,9 @@ impl Play<'_, '_> {
             }
             Err(nearpage::AllocError::NoRange { .. }) => {
                 let zones = self.usable_zones(request);
+                let all = PfnRange::new(0, u64::MAX);
                 let has_one =
-                    |&&zone: &&usize| self.naive.has_free_range(zone, pages, 1 << align.0);
+                    |&&zone: &&usize| self.naive.has_free_range(zone, all, pages, 1 << align.0);
                 let found = zones.iter().find(has_one);
                 holds(found.is_none(), || format!("zone {found:?} has such a range"))
             }

@@ -219,7 +219,7 @@ impl Naive {
     }
 
     /// Whether several zones have memory in a pageblock.
-    fn is_shared(&self, first: u64) -> bool {
+    pub fn is_shared(&self, first: u64) -> bool {
         let pageblock = PfnRange::new(first, first + PAGEBLOCK);
         let has_part = |(range, _): &&(PfnRange, usize)| !range.intersection(pageblock).is_empty();
         let mut zones = self.memory.iter().filter(has_part).map(|(_, zone)| *zone);
@@ -237,23 +237,34 @@ impl Naive {
         self.pages.iter().filter(is_whole).count() as u64
     }
 
-    /// Whether a zone has so many adjoining free pages in whole pageblocks, aligned to so many.
-    pub fn has_free_range(&self, zone: usize, pages: u64, align: u64) -> bool {
-        let (whole, step) = (pages.next_multiple_of(PAGEBLOCK), align.max(PAGEBLOCK));
-        let mut of_zone = self.memory.iter().filter(|(_, of)| *of == zone);
-        let has_one = |(memory, _): &(PfnRange, usize)| {
-            let mut start = memory.start.0.next_multiple_of(step);
-            while start + whole <= memory.end.0 {
-                let range = PfnRange::new(start, start + whole);
+    /// Whether a range has pages, all of them free, in one zone, and in pageblocks that no other zone has memory of.
+    pub fn is_free_in_one_zone(&self, range: PfnRange) -> bool {
+        let zone = self.zone_of(range.start);
+        let is_ours =
+            |pfn: u64| self.page(Pfn(pfn)) == Page::Free && self.zone_of(Pfn(pfn)) == zone;
+        let first = range.start.0 - range.start.0 % PAGEBLOCK;
+        !range.is_empty()
+            && (range.start.0..range.end.0).all(is_ours)
+            && !(first..range.end.0).step_by(PAGEBLOCK as usize).any(|first| self.is_shared(first))
+    }
+
+    /// Whether a zone has so many adjoining free pages within a range, aligned to so many.
+    pub fn has_free_range(&self, zone: usize, within: PfnRange, pages: u64, align: u64) -> bool {
+        let of_zone = self.memory.iter().filter(|(_, of)| *of == zone);
+        let mut parts = of_zone.map(|(memory, _)| memory.intersection(within));
+        let has_one = |memory: PfnRange| {
+            let mut start = memory.start.0.next_multiple_of(align);
+            while start + pages <= memory.end.0 {
+                let range = PfnRange::new(start, start + pages);
                 match self.first_but(range, Page::Free) {
-                    None if self.is_in_whole_pageblocks(range) => return true,
-                    None => start += step,
-                    Some(pfn) => start = (pfn.0 + 1).next_multiple_of(step),
+                    None if self.is_free_in_one_zone(range) => return true,
+                    None => start += align,
+                    Some(pfn) => start = (pfn.0 + 1).next_multiple_of(align),
                 }
             }
             false
         };
-        of_zone.any(has_one)
+        parts.any(has_one)
     }
 }
 

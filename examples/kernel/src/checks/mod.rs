@@ -1,6 +1,8 @@
 //! What must hold on every machine. Each check says what it did, and panics if something does not hold.
 
 mod boot_cost;
+#[cfg(feature = "bounds")]
+mod bounds;
 mod conformance;
 mod exhaustion;
 #[cfg(feature = "beside")]
@@ -25,10 +27,13 @@ pub use boot_cost::run as boot_cost;
 #[cfg(feature = "beside")]
 pub use instructions::run as instructions;
 
-#[cfg(not(feature = "beside"))]
+#[cfg(not(any(feature = "beside", feature = "bounds")))]
 pub fn instructions(_pages: &'static Pages<'static, Mine>) {
     panic!("this build counts no instructions: it lacks the feature `beside`");
 }
+
+#[cfg(feature = "bounds")]
+pub use bounds::run as bounds;
 
 /// All checks, with all CPUs running.
 pub fn run(

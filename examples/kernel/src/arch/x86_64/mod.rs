@@ -66,6 +66,10 @@ pub fn interrupts_off() -> Interrupts {
             asm!("cli");
         }
     }
+    #[cfg(feature = "bounds")]
+    if flags & INTERRUPT_FLAG != 0 {
+        crate::masked::begin();
+    }
     Interrupts(flags)
 }
 
@@ -73,6 +77,8 @@ pub fn interrupts_off() -> Interrupts {
 #[inline(always)]
 pub fn interrupts_restore(before: Interrupts) {
     if before.0 & INTERRUPT_FLAG != 0 {
+        #[cfg(feature = "bounds")]
+        crate::masked::end();
         interrupts_on();
     }
 }

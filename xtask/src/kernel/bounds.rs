@@ -1,0 +1,115 @@
+//! What each public call takes at most, after random use of machines of several sizes: the kernel's rows, and the bounds that they
+//! must keep.
+
+use super::build::{Purpose, build};
+use super::emulator::{Ended, run_machine};
+use super::machines::of_short_form;
+use super::{KernelArgs, KernelError, Processor};
+
+/// The bounds, a tenth above what was measured: a call, then the most instructions in all, and with interrupts off. In all is `-`
+/// where a call is long, as it may look at the whole machine: its stretches with interrupts off are bounded, and the call is not.
+const BOUNDS: &str = include_str!("bounds.txt");
+/// Machines, by their memory in GiB.
+const SIZES: [u64; 3] = [1, 4, 16];
+
+/// What a call took, or may take, in instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    name: String,
+    all: Option<u64>,
+    masked: u64,
+}
+
+/// A row of the kernel's or of the file: `| name | in all | with interrupts off |`.
+fn row(line: &str) -> Option<Row> {
+    let mut cells = line.split('|').map(str::trim).skip(1);
+    let (name, all, masked) = (cells.next()?, cells.next()?, cells.next()?);
+    let all = if all == "-" { None } else { Some(all.parse().ok()?) };
+    Some(Row { name: name.to_owned(), all, masked: masked.parse().ok()? })
+}
+
+/// Boots each machine, prints a table, and compares.
+///
+/// # Errors
+///
+/// [`KernelError`]; [`KernelError::Failed`] with the calls that took more than their bounds.
+pub fn measure(arguments: &KernelArgs) -> Result<(), KernelError> {
+    let processor = Processor::X86_64;
+    let kernel = build(processor, Purpose::Bounds)?;
+    let bounds: Vec<Row> = BOUNDS.lines().filter_map(row).collect();
+    let mut wrong = Vec::new();
+    for gib in SIZES {
+        let name = format!("{gib}G,cpus=0");
+        if host_gib().is_some_and(|host| host < gib) {
+            println!("SKIPPED: {gib} GiB: this host has less");
+            continue;
+        }
+        let machine = of_short_form(std::slice::from_ref(&name), &[])?;
+        let ran = run_machine(arguments, processor, &machine, &kernel)?;
+        if ran.ended != Ended::Passed {
+            ran.show_end();
+            return Err(KernelError::Machine { name, ended: ran.ended });
+        }
+        let told = || ran.lines.iter().filter_map(|line| line.strip_prefix("bounds: "));
+        println!("{gib} GiB, {:.0} s:", ran.time.as_secs_f64());
+        println!("| call | instructions | with interrupts off |\n|---|---:|---:|");
+        told().for_each(|line| println!("{line}"));
+        let rows: Vec<Row> = told().filter_map(row).collect();
+        wrong.extend(grown(&bounds, &rows).into_iter().map(|call| format!("{gib} GiB: {call}")));
+    }
+    if wrong.is_empty() {
+        println!("all calls keep the bounds of xtask/src/kernel/bounds.txt");
+        return Ok(());
+    }
+    Err(KernelError::Failed(format!("calls beyond the bounds of bounds.txt: {}", wrong.join("; "))))
+}
+
+/// The calls that took more than they may, that have no bound, or that nobody measured.
+fn grown(bounds: &[Row], rows: &[Row]) -> Vec<String> {
+    let of = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).cloned();
+    let lost = bounds.iter().filter(|bound| of(rows, &bound.name).is_none());
+    let lost = lost.map(|bound| format!("{} was not measured", bound.name));
+    let beyond = rows.iter().filter_map(|row| {
+        let Some(bound) = of(bounds, &row.name) else {
+            return Some(format!("{} has no bound", row.name));
+        };
+        let is_within =
+            row.masked <= bound.masked && bound.all.is_none_or(|all| row.all <= Some(all));
+        (!is_within)
+            .then(|| format!("{} took {:?}, {} with interrupts off", row.name, row.all, row.masked))
+    });
+    lost.chain(beyond).collect()
+}
+
+/// The host's memory, in whole GiB.
+fn host_gib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_grows_is_found() {
+        let bounds: Vec<Row> =
+            ["| a | 100 | 10 |", "| b | - | 10 |"].into_iter().filter_map(row).collect();
+        let grown = |lines: &[&str]| {
+            grown(&bounds, &lines.iter().filter_map(|line| row(line)).collect::<Vec<_>>())
+        };
+        assert_eq!(grown(&["| a | 100 | 10 |", "| b | 12345 | 10 |"]), Vec::<String>::new());
+        assert_eq!(grown(&["| a | 101 | 10 |", "| b | 1 | 11 |"]).len(), 2);
+        assert_eq!(grown(&["| a | 1 | 1 |"]), ["b was not measured"]);
+        assert_eq!(grown(&["| a | 1 | 1 |", "| b | 1 | 1 |", "| c | 1 | 1 |"]), ["c has no bound"]);
+        assert_eq!(row("1 of 2 pages are free"), None);
+    }
+
+    #[test]
+    fn each_bound_is_one() {
+        let bounds: Vec<Row> = BOUNDS.lines().filter_map(row).collect();
+        assert_eq!(bounds.len(), BOUNDS.lines().count());
+        assert_eq!(grown(&bounds, &bounds), Vec::<String>::new());
+    }
+}
