@@ -188,7 +188,8 @@ impl Report {
 
     /// Adds a count.
     pub fn count(&mut self, name: impl Into<String>, value: f64) {
-        self.counts.insert(name.into(), rounded(value));
+        let value = if value == value.trunc() { value } else { rounded(value) };
+        self.counts.insert(name.into(), value);
     }
 
     /// Keeps the samples of runs and answers what else came out. `name` says what the run at a place is called.

@@ -259,7 +259,10 @@ fn study_alone(
         then,
         fidelity_percent: None,
         starts: 0,
-        leaves_out: unknown(trace, &now, machine).into_iter().chain(leaves_out(asked)).collect(),
+        leaves_out: unknown(trace, asked.wish.repeat, &now, machine)
+            .into_iter()
+            .chain(leaves_out(asked))
+            .collect(),
         alone: Some(Alone {
             trace: trace.facts().clone(),
             machine: PlayedMachine::of(machine, &plan.before_start),
@@ -373,8 +376,14 @@ impl PlayedMachine {
 }
 
 /// What is not known of a trace without captures, and what stands for it.
-fn unknown(trace: &LoneTrace, now: &Answer, machine: &MachineDescription) -> Vec<String> {
+fn unknown(
+    trace: &LoneTrace,
+    repeat: u32,
+    now: &Answer,
+    machine: &MachineDescription,
+) -> Vec<String> {
     let LoneFacts { frees, .. } = trace.facts();
+    let frees = frees * u64::from(repeat.max(1));
     let older = now.counts.unknown_frees;
     // A card has what comes first.
     let mut all = trace.facts().lost();

@@ -87,6 +87,8 @@ struct LockState {
     holder: Option<TaskId>,
     /// Tasks that are blocked for it.
     blocked: VecDeque<TaskId>,
+    /// The one of them that was woken, whose turn it is: locks are queued.
+    next: Option<TaskId>,
     /// When the last hold began, and when it ended or will.
     taken_at_ps: u64,
     free_at_ps: u64,
@@ -605,12 +607,20 @@ impl World {
         }
         // A CPU may be stopped within a hold: who wants the lock then is woken at the end of it, by a later clock.
         let asked = self.clocks[cpu].get();
-        while self.locks.borrow()[index].holder.is_some() {
-            self.locks.borrow_mut()[index].blocked.push_back(self.task());
+        let me = self.task();
+        loop {
+            let mut locks = self.locks.borrow_mut();
+            let lock = &mut locks[index];
+            if lock.holder.is_none() && lock.next.is_none_or(|next| next == me) {
+                break;
+            }
+            lock.blocked.push_back(me);
+            drop(locks);
             self.block();
         }
         let mut locks = self.locks.borrow_mut();
         let lock = &mut locks[index];
+        lock.next = None;
         let now = self.clocks[cpu].get();
         while lock.grants_ps.front().is_some_and(|&granted| granted <= now) {
             lock.grants_ps.pop_front();
@@ -668,7 +678,10 @@ impl World {
             let held_ps = lock.free_at_ps.saturating_sub(lock.taken_at_ps);
             lock.counts.held_ps += held_ps;
             lock.counts.longest_hold_ps = lock.counts.longest_hold_ps.max(held_ps);
-            lock.blocked.pop_front()
+            let woken = lock.blocked.pop_front();
+            // Where all interleavings are looked for, whoever comes first may take it.
+            lock.next = woken.filter(|_| !self.stops_at_touches);
+            woken
         };
         if let Some(task) = woken {
             self.wake(task);

@@ -152,6 +152,9 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));
     let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
     let load = arguments.input.to_str().and_then(Load::by_name);
+    if arguments.waits && arguments.repeat > 1 {
+        terminal::note("--repeat has no effect on --waits: all CPUs of the machine run then");
+    }
     if load.is_some() && arguments.waits {
         terminal::note("--waits has no effect: waits are the answer about a load by name");
     }
@@ -314,6 +317,7 @@ impl WhatIfArgs {
     ) -> Result<(), CommandError> {
         let mut sections = text::of_study(answer);
         if let Some(waits) = waits {
+            text::drop_no_waits(&mut sections);
             text::add_waits(&mut sections, waits.section());
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };

@@ -271,6 +271,12 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     );
     let most = arguments.top as usize;
     groups.iter().take(most).for_each(|group| line(&mut out, group));
+    if requests.frees == 0 && requests.allocs > 0 {
+        let _ = writeln!(
+            out,
+            "no free is in the trace, so nothing tells what is left: record kmem:mm_page_free, too"
+        );
+    }
     let unseen: u64 = groups.iter().map(|group| group.free_unseen).sum();
     if unseen > 0 {
         let _ = writeln!(

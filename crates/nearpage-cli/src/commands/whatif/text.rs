@@ -260,6 +260,13 @@ fn absolute(now: &Totals) -> String {
     )
 }
 
+/// Leaves out that waits are left out.
+pub(super) fn drop_no_waits(sections: &mut [Section]) {
+    for section in sections {
+        section.lines.retain(|line| !line.starts_with("waits for locks: "));
+    }
+}
+
 /// Puts waits before what is left out. On a card they take room of what changes, and of what is left out.
 pub(super) fn add_waits(sections: &mut Vec<Section>, waits: Section) {
     sections[0].card_most -= 3;
