@@ -6,6 +6,7 @@ use nearpage::platform::{NodeReclaimed, Shortage};
 use nearpage::{LimitOf, PageCount};
 use nearpage_linux::{FRAME_BYTES, Memory, Pressure, Reclaim};
 
+use crate::large::refused_by;
 use crate::options::GROWTH_BYTES;
 
 /// Reclaim, and growth before it.
@@ -30,11 +31,7 @@ impl Growing {
         let memory = self.memory.get()?.upgrade()?;
         let (node, wanted) = (shortage.node, shortage.order.pages().0 * FRAME_BYTES);
         // What a limit refuses no growth gives.
-        let is_refused = |of| {
-            let hard = memory.limits(of).ok().and_then(|limits| limits.hard_bytes);
-            let in_use = || memory.in_use(of).unwrap_or_default().0 * FRAME_BYTES;
-            hard.is_some_and(|hard| in_use().saturating_add(wanted) > hard)
-        };
+        let is_refused = |of| refused_by(&memory, of, 0, wanted).is_some();
         let left = memory.reserve_left(node);
         if left == 0 || [LimitOf::Node(node), LimitOf::Allocator].into_iter().any(is_refused) {
             return None;

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use nearpage::{LimitOf, NodeId};
-use nearpage_linux::internals::AtForks;
+use nearpage_linux::internals::{AtForks, physical_bytes};
 use nearpage_linux::{FRAME_BYTES, MappedBytes, Memory, MemoryError};
 
 use crate::error::Failure;
-use crate::options::machine_bytes;
 
 /// The most bytes, and the largest alignment, that size classes have: a block of order 10.
 pub(crate) const BLOCK_BYTES_MAX: usize = 4 << 20;
@@ -42,7 +41,7 @@ impl LargeBytes {
             )));
         }
         let no_memory = |why: String| Failure::new(libc::ENOMEM, format!("{bytes} bytes: {why}"));
-        let machine = machine_bytes();
+        let machine = physical_bytes();
         if bytes as u64 > machine {
             return Err(no_memory(format!("the machine has {machine}")));
         }
@@ -53,10 +52,8 @@ impl LargeBytes {
         let start = mapped.as_ptr();
         let mut all = self.0.lock();
         for of in [Some(LimitOf::Allocator), node.map(LimitOf::Node)].into_iter().flatten() {
-            let hard = memory.limits(of).ok().and_then(|limits| limits.hard_bytes);
-            let pages = memory.in_use(of).unwrap_or_default().0 * FRAME_BYTES;
-            let in_use = pages.saturating_add(bytes_of(&all, of));
-            if let Some(hard) = hard.filter(|&hard| in_use.saturating_add(bytes as u64) > hard) {
+            let beside = bytes_of(&all, of);
+            if let Some((in_use, hard)) = refused_by(memory, of, beside, bytes as u64) {
                 return Err(no_memory(format!(
                     "{in_use} of the {hard} of the hard limit of {of} are in use"
                 )));
@@ -88,6 +85,19 @@ impl LargeBytes {
     pub fn bytes(&self, of: LimitOf) -> u64 {
         bytes_of(&self.0.lock(), of)
     }
+}
+
+/// What is in use and the hard limit, if that limit refuses so many bytes. In use are the memory's pages and `beside`.
+pub(crate) fn refused_by(
+    memory: &Memory,
+    of: LimitOf,
+    beside: u64,
+    bytes: u64,
+) -> Option<(u64, u64)> {
+    let hard = memory.limits(of).ok()?.hard_bytes?;
+    let pages = memory.in_use(of).unwrap_or_default().0 * FRAME_BYTES;
+    let in_use = pages.saturating_add(beside);
+    (in_use.saturating_add(bytes) > hard).then_some((in_use, hard))
 }
 
 fn bytes_of(all: &BTreeMap<usize, Large>, of: LimitOf) -> u64 {

@@ -7,14 +7,15 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use nearpage::NodeId;
 use nearpage::slab::CacheOptions;
-use nearpage::{NodeId, Pfn};
 use nearpage_linux::KmemCache;
 
 use crate::error::{Failure, call};
 use crate::large::BLOCK_BYTES_MAX;
 use crate::memory::{given, nearpage_memory, place, the};
 use crate::options::{NEARPAGE_ANY_NODE, NEARPAGE_ZERO, node, object_gfp};
+use crate::pages::frame_of;
 
 /// A cache of objects of one size.
 #[expect(non_camel_case_types, reason = "the name in C")]
@@ -293,30 +294,43 @@ pub unsafe extern "C" fn nearpage_bytes_realloc(
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
         let on = node(on)?;
-        let Some(old) = NonNull::new(bytes.cast::<u8>()) else {
-            let new = bytes_of(memory, size, align, flags, on)?;
+        let new = match NonNull::new(bytes.cast::<u8>()) {
+            None => bytes_of(memory, size, align, flags, on)?,
             // SAFETY: the caller's promise.
-            unsafe { out.write(new.as_ptr().cast()) };
-            return Ok(());
+            Some(old) => unsafe { resized(memory, old, size, align, flags, on) }?,
         };
-        let usable = usable_at(memory, old.as_ptr())?
-            .ok_or_else(|| Failure::invalid(format!("{old:p}: nothing was allocated there")))?;
-        let is_aligned =
-            align == 0 || align.is_power_of_two() && old.as_ptr().addr().is_multiple_of(align);
-        if is_aligned && on.is_none() && size > usable / 2 && size <= usable {
-            // SAFETY: the caller's promise.
-            unsafe { out.write(bytes) };
-            return Ok(());
-        }
-        let new = bytes_of(memory, size, align, flags, on)?;
-        // SAFETY: both are as long, and the new one is this call's; the caller's promise for the old one.
-        unsafe {
-            new.copy_from_nonoverlapping(old, usable.min(size));
-            free_bytes(memory, old)?;
-            out.write(new.as_ptr().cast());
-        }
+        // SAFETY: the caller's promise.
+        unsafe { out.write(new.as_ptr().cast()) };
         Ok(())
     })
+}
+
+/// Where bytes are that become larger or smaller.
+///
+/// # Safety
+/// * Nobody else uses the old bytes, and nobody does if the answer is another place.
+unsafe fn resized(
+    memory: &nearpage_memory,
+    old: NonNull<u8>,
+    size: usize,
+    align: usize,
+    flags: u32,
+    on: Option<NodeId>,
+) -> Result<NonNull<u8>, Failure> {
+    let usable = usable_at(memory, old.as_ptr())?
+        .ok_or_else(|| Failure::invalid(format!("{old:p}: nothing was allocated there")))?;
+    let is_aligned =
+        align == 0 || align.is_power_of_two() && old.as_ptr().addr().is_multiple_of(align);
+    if is_aligned && on.is_none() && size > usable / 2 && size <= usable {
+        return Ok(old);
+    }
+    let new = bytes_of(memory, size, align, flags, on)?;
+    // SAFETY: both are as long, and the new one is this call's; the caller's promise for the old one.
+    unsafe {
+        new.copy_from_nonoverlapping(old, usable.min(size));
+        free_bytes(memory, old)?;
+    }
+    Ok(new)
 }
 
 /// Frees bytes of any size.
@@ -332,7 +346,7 @@ unsafe fn free_bytes(memory: &nearpage_memory, bytes: NonNull<u8>) -> Result<(),
 }
 
 fn is_of_memory(memory: &nearpage_memory, bytes: *const u8) -> bool {
-    memory.memory.node_of(Pfn(bytes.addr() as u64 >> 12)).is_some()
+    memory.memory.node_of(frame_of(bytes.cast())).is_some()
 }
 
 /// How many bytes may be used from an address on, if something was allocated there.

@@ -1,21 +1,13 @@
 //! Options and flags, as C has them.
 
 use nearpage::{Gfp, NodeId};
-use nearpage_linux::internals::address_limit;
+use nearpage_linux::internals::{address_limit, physical_bytes};
 use nearpage_linux::{BindMode, Environment, HostMachine, HugePages, Memory, MemoryBuilder, Nodes};
 
 use crate::error::Failure;
 
 /// Bytes by which a memory grows.
 pub(crate) const GROWTH_BYTES: u64 = 128 << 20;
-
-/// Bytes of memory that the machine has.
-pub(crate) fn machine_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let [pages, bytes] =
-        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
-    (pages.max(0) as u64).saturating_mul(bytes.max(0) as u64)
-}
 
 /// Any node: the one of the calling thread's CPU first.
 pub const NEARPAGE_ANY_NODE: i32 = -1;
@@ -113,7 +105,7 @@ pub(crate) unsafe fn size_of_given<T>(given: *const T, name: &str) -> Result<usi
 }
 
 impl nearpage_memory_options {
-    /// The same, with the growth that a program gets that asks for nothing. `None` if it asks for something.
+    /// The options of a memory that grows as the machine allows; `None` if the program named sizes itself.
     pub(crate) fn growing(&self, environment: &Environment) -> Option<Self> {
         if self.bytes_per_node != 0 || self.reserve_per_node != 0 || address_limit().is_some() {
             return None;
@@ -122,7 +114,7 @@ impl nearpage_memory_options {
             0 => environment.machine().ok()?.nodes.iter().filter(|node| node.has_memory).count(),
             fake => fake as usize,
         };
-        let share = machine_bytes() / nodes.max(1) as u64;
+        let share = physical_bytes() / nodes.max(1) as u64;
         Some(Self { reserve_per_node: share - share % GROWTH_BYTES, ..*self })
     }
 

@@ -15,6 +15,11 @@ const CHUNK: usize = 64;
 /// Frame numbers are addresses divided by this.
 const FRAME_SHIFT: u32 = 12;
 
+/// The frame that an address lies in.
+pub(crate) fn frame_of(address: *const c_void) -> Pfn {
+    Pfn(address.addr() as u64 >> FRAME_SHIFT)
+}
+
 fn order(order: u32) -> Result<Order, Failure> {
     u8::try_from(order)
         .map(Order)
@@ -199,7 +204,7 @@ pub unsafe extern "C" fn nearpage_pages_free_bulk(
         for chunk in pages.chunks(CHUNK) {
             let mut frames = [Pfn(0); CHUNK];
             for (frame, page) in frames.iter_mut().zip(chunk) {
-                *frame = Pfn(page.addr() as u64 >> FRAME_SHIFT);
+                *frame = frame_of(*page);
             }
             // SAFETY: the caller's promise.
             let freed = unsafe { memory.memory.free_frames_bulk(&frames[..chunk.len()]) };
@@ -222,7 +227,7 @@ pub unsafe extern "C" fn nearpage_node_of(
     let answer = call(|| {
         // SAFETY: the caller's promise.
         let memory = unsafe { the(memory) }?;
-        let node = memory.memory.node_of(Pfn(address.addr() as u64 >> FRAME_SHIFT));
+        let node = memory.memory.node_of(frame_of(address));
         let node = node.or_else(|| memory.large.node_of(address.addr()));
         let outside = || Failure::new(libc::EFAULT, format!("{address:p} is in no node's range"));
         found = node.ok_or_else(outside)?.0 as c_int;

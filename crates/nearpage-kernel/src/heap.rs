@@ -199,8 +199,7 @@ impl<K: Kernel, const EARLY: usize> Heap<K, EARLY> {
         if let Some(Started { slab, .. }) = self.started() {
             // A refusal was told to the kernel (`Kernel::misuse`), which decides whether it goes on.
             if is_range::<K>(layout) {
-                let start = Address(K::virt_to_phys(address)).to_pfn(K::PAGE_SHIFT);
-                return self.free_range(PfnRange { start, end: start + pages_of::<K>(layout) });
+                return self.free_range(range_at::<K>(address, pages_of::<K>(layout)));
             }
             let _ = slab.free_bytes(Address(K::virt_to_phys(address)));
         }
@@ -230,6 +229,12 @@ fn is_range<K: Kernel>(layout: Layout) -> bool {
 /// Pages that a layout takes as a range.
 fn pages_of<K: Kernel>(layout: Layout) -> PageCount {
     PageCount((layout.size() as u64).div_ceil(1 << K::PAGE_SHIFT))
+}
+
+/// So many pages from an address on.
+fn range_at<K: Kernel>(address: *mut u8, pages: PageCount) -> PfnRange {
+    let start = Address(K::virt_to_phys(address)).to_pfn(K::PAGE_SHIFT);
+    PfnRange { start, end: start + pages }
 }
 
 #[cold]
@@ -290,8 +295,8 @@ unsafe impl<K: Kernel, const EARLY: usize> GlobalAlloc for Heap<K, EARLY> {
         if is_range == [true; 2] && !self.early.contains(address) {
             let [old, new] = [layout, new_layout].map(pages_of::<K>);
             if new <= old {
-                let start = Address(K::virt_to_phys(address)).to_pfn(K::PAGE_SHIFT);
-                self.free_range(PfnRange { start: start + new, end: start + old });
+                let range = range_at::<K>(address, old);
+                self.free_range(PfnRange { start: range.start + new, ..range });
                 return address;
             }
         }

@@ -193,7 +193,7 @@ pub fn scenario_of_recorded(
     recorded: Recorded,
     wish: &LoadWish<'_>,
 ) -> Result<(Scenario, Vec<String>), LabError> {
-    let name = "recorded";
+    let name = RECORDED;
     let Recorded { processes, cpus: recorded_cpus, moved_percent } = recorded;
     if processes.is_empty() {
         return Err(refused(name)("no process of the recording allocates".into()));
@@ -209,7 +209,7 @@ pub fn scenario_of_recorded(
     );
     let pause = "numbers: the recording; processes follow each other without a pause, so CPUs are as busy as they can be";
     let head = vec![about, pause.to_owned()];
-    scenario(name, head, wish, |_, cpus, _, _, notes| {
+    scenario(None, head, wish, |_, cpus, _, _, notes| {
         let most = (PAGES_MOST / (each_pages * cpus as u64)).max(1);
         if of_each > most {
             notes.push(format!("{most} processes of each CPU are simulated, for speed"));
@@ -232,7 +232,7 @@ pub fn scenario_of_recorded(
 /// The machine has too few CPUs or too little memory for the load, or cannot be simulated.
 pub fn scenario_of(load: Load, wish: &LoadWish<'_>) -> Result<(Scenario, Vec<String>), LabError> {
     let head = vec![load.about().to_owned(), format!("numbers: {}", load.source())];
-    scenario(load.name(), head, wish, |machine, cpus, bytes, scale, notes| {
+    scenario(Some(load), head, wish, |machine, cpus, bytes, scale, notes| {
         does(load, machine, cpus, bytes, scale, wish.seconds, notes)
     })
 }
@@ -241,13 +241,18 @@ fn refused(load: &'static str) -> impl Fn(String) -> LabError {
     move |problem| LabError::Load { load, problem }
 }
 
-/// The scenario of what `does` makes of the machine, its CPUs that run, its memory, and by what both are divided.
+/// What the processes of a recording are called.
+const RECORDED: &str = "recorded";
+
+/// The scenario of what `does` makes of the machine, its CPUs that run, its memory, and by what both are divided; without a load by
+/// name, of a recording.
 fn scenario(
-    name: &'static str,
+    load: Option<Load>,
     head: Vec<String>,
     wish: &LoadWish<'_>,
     does: impl FnOnce(&Machine, usize, u64, u64, &mut Vec<String>) -> Result<Does, String>,
 ) -> Result<(Scenario, Vec<String>), LabError> {
+    let name = load.map_or(RECORDED, Load::name);
     let refuse = refused(name);
     let machine = Machine::from(&wish.machine.machine);
     let all = machine.cpus().count();
@@ -273,7 +278,7 @@ fn scenario(
         Some(costs) => costs.to_owned(),
         None => {
             let costs = nearest_costs(&machine);
-            let others = match Load::by_name(name) {
+            let others = match load {
                 Some(_) => format!(
                     "; nearpage lab {name} --costs takes another, and nearpage lab costs --measure makes one"
                 ),
@@ -287,7 +292,7 @@ fn scenario(
     };
     let does = does(&machine, cpus, bytes, scale, &mut notes).map_err(refuse)?;
     let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
-    let page_ns = Load::by_name(name).map_or(PAGE_NS, Load::page_ns);
+    let page_ns = load.map_or(PAGE_NS, Load::page_ns);
     let work = ContentionWorkload {
         name: name.into(),
         scale,

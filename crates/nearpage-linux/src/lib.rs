@@ -153,7 +153,7 @@ pub mod internals {
     pub use crate::fork::AtForks;
     pub use crate::host::Host;
     pub use crate::locked::{GetCpu, LockedStorage};
-    pub use crate::region::{address_limit, page_size};
+    pub use crate::region::{address_limit, page_size, physical_bytes};
     pub use crate::rseq::{Area, BareLists, RingStorage};
 }
 

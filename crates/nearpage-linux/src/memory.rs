@@ -63,7 +63,7 @@ pub struct Memory {
     pub(crate) node_ranges: Vec<(NodeId, PfnRange)>,
     pub(crate) huge_pages: HugePagesByNode,
     pub(crate) growth: Growth,
-    /// Who waits for memory.
+    /// The line of threads that wait for memory.
     pub(crate) line: Line,
     /// What each CPU had done when caches last decayed.
     pub(crate) moves_seen: Box<[AtomicU64]>,

@@ -440,11 +440,11 @@ impl Worker {
         let is_quiet = moves == state.moves && decayed.0 == 0 && state.from == 0;
         state.quiet = if is_quiet { state.quiet + 1 } else { 0 };
         state.moves = moves;
-        // What moved last is seen by one turn, and goes with the next.
+        // One turn sees what moved last, and the next one gives it back.
         if state.quiet > QUIET_TURNS {
             return;
         }
-        // Who goes on where time was over goes on with the same turn.
+        // A turn that ran out of time goes on under its number.
         state.number = state.number.wrapping_add(u32::from(state.from == 0));
         let time = Some(self.options.interval / CPU_SHARE);
         let number = Some(state.number);

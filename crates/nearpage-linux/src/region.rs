@@ -192,6 +192,15 @@ const fn whole(bytes: u64, page_bytes: u64) -> u64 {
     bytes - bytes % page_bytes
 }
 
+/// Bytes of memory that the machine has.
+pub fn physical_bytes() -> u64 {
+    // SAFETY: asks only.
+    let (pages, page) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    // Where `sysinfo` is denied, the C library tells what was on its stack.
+    (pages.max(1 << 16) as u64).saturating_mul(page.max(4096) as u64).min(1 << 45)
+}
+
 /// Bytes of addresses that this process may reserve (`ulimit -v`); `None` without a limit.
 pub fn address_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::As).current

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use nearpage::{Gfp, LimitOf, Limits, NodeId, NodeSet, Order, Pfn, Placement, Reason, Request};
+use nearpage_linux::internals::physical_bytes;
 use nearpage_linux::{HugePages, Memory, MemoryError};
 
 use crate::chunks::{self, CHUNK_ORDER, Run, Wanted};
@@ -122,14 +123,6 @@ fn base(memory: Memory, options: &Options) -> Base {
     let fits = NodeSet::words(topology) <= 4 && node_count > 0;
     let policy = if fits { options.policy } else { Policy::Local };
     Base { memory, policy, words: [0; 4], nodes, node_count, turn: AtomicUsize::new(0) }
-}
-
-fn physical_bytes() -> u64 {
-    // SAFETY: asks only.
-    let (pages, page) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    // Where `sysinfo` is denied, the C library tells what was on its stack.
-    (pages.max(1 << 16) as u64).saturating_mul(page.max(4096) as u64).min(1 << 45)
 }
 
 fn note_nodes(memory: &Memory) {

@@ -149,7 +149,9 @@ pub use nearpage_machine::tunable::{Tunable, TunableError};
 pub use objects::{ObjectTotals, Objects};
 pub use places::FramePlaces;
 pub use replay::{Options, Replay};
-pub use report::{Machine, OPEN_LOOP, Report, RuleTotals, StateReport, TraceFacts, WhatIf};
+pub use report::{
+    Machine, NO_WAITS, OPEN_LOOP, Report, RuleTotals, StateReport, TraceFacts, WhatIf,
+};
 pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;

@@ -19,6 +19,9 @@ use crate::totals::{Costs, Totals};
 use crate::truth::ChangedZone;
 use crate::whatif::{Answer, Changes};
 
+/// What a replay leaves out beside it, unless waits are told with its answer.
+pub const NO_WAITS: &str = "waits for locks: a replay runs one event after the other; nearpage lab build and the other loads have them";
+
 /// What a replay cannot say: the allocations and frees are not the model's.
 pub const OPEN_LOOP: &str = "open loop: allocations and frees come as recorded, whatever the model answers; reclaim, tasks and \
      CPUs do not react";

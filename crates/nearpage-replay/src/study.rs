@@ -12,7 +12,7 @@ use crate::error::ReplayError;
 use crate::fidelity;
 use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
-use crate::report::{OPEN_LOOP, recorded_totals};
+use crate::report::{NO_WAITS, OPEN_LOOP, recorded_totals};
 use crate::session::{ZoneChoice, replay_likely};
 use crate::start::Start;
 use crate::survey::Survey;
@@ -449,7 +449,7 @@ impl Then {
 /// What the model leaves out for a question.
 fn leaves_out(asked: &Study) -> Vec<String> {
     let mut all = vec![OPEN_LOOP.to_owned()];
-    all.push("waits for locks: a replay runs one event after the other; nearpage lab build and the other loads have them".into());
+    all.push(NO_WAITS.into());
     if asked.wish.machine.is_some() {
         all.push("the other machine starts with all memory free: what an aged one lacks in whole pageblocks is not seen".into());
         all.push("tasks would run elsewhere on it: which CPU plays which is the mapping above, no scheduler".into());

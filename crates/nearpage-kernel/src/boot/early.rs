@@ -237,7 +237,7 @@ impl<const RANGES: usize> EarlyMemory<RANGES> {
         let memory =
             self.memory.parts(start..end).flat_map(|part| self.taken.gaps(part.start..part.end));
         let free: u64 = memory.map(|gap| gap.end - gap.start).sum();
-        // What is there may be there in parts that touch: no two of them overlap.
+        // Free memory may lie in parts that adjoin; none of them overlap.
         if free == bytes && bytes > 0 {
             self.reserve(start, bytes)
         } else {

@@ -33,8 +33,8 @@ impl Memory {
         Ok(self.block(pfn, request))
     }
 
-    /// Allocates a block; if there is none, waits for one until `timeout` is over. Who came first is served first, among those
-    /// who wait. While it waits, a request asks [shrinkers](crate::Shrinker) again and again, as each request without memory
+    /// Allocates a block; if there is none, waits for one until `timeout` is over. Of threads that wait, the one that came
+    /// first is served first. While it waits, a request asks [shrinkers](crate::Shrinker) again and again, as each request without memory
     /// does. A limit that is reached counts as no memory.
     ///
     /// Nobody is woken by a free: the first of those who wait looks again after 0.1 to 4 ms. A thread that waits must not have

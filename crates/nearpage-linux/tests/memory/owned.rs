@@ -107,7 +107,7 @@ fn a_wait_ends_with_its_time_or_at_once_if_it_is_vain() {
     assert!(start.elapsed() >= Duration::from_millis(30));
     let error = memory.alloc_timeout(block(11), Duration::MAX).unwrap_err();
     assert!(matches!(error, AllocError::OrderTooLarge { .. }), "{error}");
-    // Who gave up does not stand in the way of others.
+    // A thread that gave up stands in nobody's way.
     drop(held);
     assert!(memory.alloc_timeout(block(0), Duration::ZERO).is_ok());
 }

@@ -252,9 +252,13 @@ fn copy_trace(
         false => Vec::new(),
     };
     let text = rings.into_text(instance.formats(), instance.addresses, symbols);
-    let text = Windowed::new(text, window);
+    // Marks of the first window are the bundle's as they are.
+    let text: Box<dyn Read> = match window {
+        1 => Box::new(text),
+        later => Box::new(Windowed::new(text, later)),
+    };
     let text: Box<dyn Read> = match contents {
-        Contents::Whole => Box::new(text),
+        Contents::Whole => text,
         Contents::Redacted => Box::new(Redacted::new(text)),
     };
     let stops_before = control.stops();

@@ -128,6 +128,13 @@ struct Window {
 }
 
 impl Window {
+    /// One that begins now. Its capture comes.
+    fn new(number: u32, stats_before: Vec<(u32, BufferStats)>) -> Window {
+        let before = Snapshot { texts: Vec::new() };
+        let (times, samples) = (Times::now(), Vec::new());
+        Window { number, times, before, samples, sample_count: 0, stats_before }
+    }
+
     /// What marks of it begin with. Those of the window with which a bundle begins are without it there.
     fn prefix(number: u32) -> String {
         if number == 1 { String::new() } else { format!("window {number} ") }
@@ -177,14 +184,7 @@ impl<'a> Session<'a> {
         let hot = HotFiles::open()?;
         let (sample, now) = (hot.sample_text(), Instant::now());
         let (begun, next_sample) = (now, now);
-        let window = Window {
-            number: 1,
-            times: Times::now(),
-            before: Snapshot { texts: Vec::new() },
-            samples: Vec::new(),
-            sample_count: 0,
-            stats_before: Vec::new(),
-        };
+        let window = Window::new(1, Vec::new());
         let session = Session {
             instance,
             rings,
@@ -231,7 +231,6 @@ impl<'a> Session<'a> {
         self.capture("", SNAPSHOTS[1], &mut cmdend)?;
         // The bundle begins with this window, or the former.
         self.next_window = None;
-        self.last = None;
         self.quiet_tail()?;
         self.take_state("", Moment::After)?;
         self.capture("", SNAPSHOTS[2], &mut after)?;
@@ -280,14 +279,8 @@ impl<'a> Session<'a> {
         while self.take()? == Taken::Some {}
         self.rings.next_window();
         self.states.next_window();
-        let window = Window {
-            number: self.window.number + 1,
-            times: Times::now(),
-            before: Snapshot { texts: Vec::new() },
-            samples: Vec::new(),
-            sample_count: 0,
-            stats_before: self.rings.stats().map_err(RecordError::Setup)?,
-        };
+        let stats = self.rings.stats().map_err(RecordError::Setup)?;
+        let window = Window::new(self.window.number + 1, stats);
         self.former = Some(std::mem::replace(&mut self.window, window));
         self.begin_window()
     }

@@ -19,9 +19,6 @@ use crate::host::{Lock, Platform};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
 use crate::zone::{Zone, ZoneEvents};
 
-/// Pageblocks that are handed out in one hold of a zone's lock.
-const PAGES_PER_HOLD: u64 = PAGEBLOCK_FRAMES;
-
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates given pages of one zone. They are handed out as blocks as large as they can be, up to a pageblock, unmovable
     /// ones; all or any part of them is freed by [`free_range`](Self::free_range).
@@ -175,12 +172,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.isolate_each(zone, range)?;
         let emptied = self.empty(core::iter::once(range));
         if emptied.is_ok() {
-            let mut start = range.start;
-            while start < range.end {
-                let end = Pfn((start.0 + 1).next_multiple_of(PAGES_PER_HOLD)).min(range.end);
-                self.hand_out_part(zone, PfnRange { start, end });
-                start = end;
-            }
+            by_pageblock(range).for_each(|part| self.hand_out_part(zone, part));
         }
         self.end_isolation_of_each(zone, range);
         emptied.map(|_| ()).map_err(|error| match error {
@@ -221,7 +213,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.state.lock().ranges -= 1;
     }
 
-    /// Hands a part of a range out that is isolated and free, in one hold of its zone's lock.
+    /// Hands a pageblock of a range out, or a part of one, that is isolated and free, in one hold of its zone's lock.
     fn hand_out_part(&self, zone: &'m Zone<'m, P>, part: PfnRange) {
         let (frames, mut guard) = (*zone.frames(), zone.lock());
         let numbers = frames.number(part.start)..frames.number(part.end);

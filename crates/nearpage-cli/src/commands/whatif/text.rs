@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use nearpage_machine::shown;
 use nearpage_machine::size::format as bytes;
-use nearpage_replay::{Alone, Ratio, StudyAnswer, Then, Totals};
+use nearpage_replay::{Alone, NO_WAITS, Ratio, StudyAnswer, Then, Totals};
 use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
 use nearpage_report::replay::change_lines;
@@ -305,7 +305,7 @@ fn absolute(now: &Totals) -> String {
 /// Leaves out that waits are left out.
 pub(super) fn drop_no_waits(sections: &mut [Section]) {
     for section in sections {
-        section.lines.retain(|line| !line.starts_with("waits for locks: "));
+        section.lines.retain(|line| line != NO_WAITS);
     }
 }
 
