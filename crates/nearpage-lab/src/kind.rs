@@ -37,6 +37,19 @@ pub(crate) struct Probe {
     pub(crate) worst_hold_pages: u64,
     /// Bytes in pagesets at the end.
     pub(crate) cached_bytes: u64,
+    /// What CPUs wait for zone locks, of a kind that is about that.
+    pub(crate) waits: Option<Waits>,
+}
+
+/// What CPUs wait for zone locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// The share of their time.
+    pub(crate) zone_lock_percent: f64,
+    /// The longest.
+    pub(crate) worst_us: f64,
+    /// Holds.
+    pub(crate) holds: u64,
 }
 
 impl Probe {
@@ -62,6 +75,7 @@ mod tests {
             work_per_second: work,
             worst_hold_pages: hold,
             cached_bytes: cached,
+            waits: None,
         };
         assert!(probe(2.0, 1, 1).beats(&probe(1.0, 1, 1)));
         assert!(!probe(1.0, 1, 1).beats(&probe(1.0, 1, 1)));

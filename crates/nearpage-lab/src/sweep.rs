@@ -9,7 +9,7 @@ use nearpage_machine::over;
 use nearpage_machine::tunable::{Tunable, TunableError};
 
 use crate::error::LabError;
-use crate::kind::Probe;
+use crate::kind::{Probe, Waits};
 use crate::options::Options;
 use crate::report::Report;
 use crate::scenario::Scenario;
@@ -210,25 +210,39 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     let probes: Vec<Probe> = options
         .each(&combinations, |(_, config)| kind.probe(scenario, costs, *config, options.seed))?;
     let mut report = Report::new(&format!("sweep {}", scenario.name), &scenario.title);
-    let header =
-        ["settings", "work a model second", "worst hold, pages", "cached, KiB", "on the front"];
+    let header = ["settings", "work a model second", "worst hold, pages", "cached, KiB"];
     report.notes.extend(notes);
     report.notes.extend(idle(&combinations, over));
     let mut rules: Vec<&str> = combinations.iter().map(|(_, config)| config.model.name).collect();
     rules.dedup();
     let cpus = scenario.machine.machine.cpus().count();
     report.notes.push(format!("{cpus} CPUs, costs {}; rules {}", costs.name, rules.join(", ")));
-    report.table.header = header.map(str::to_owned).to_vec();
+    let of_waits = ["zone lock %", "worst wait, us", "holds"];
+    let has_waits = probes.iter().any(|probe| probe.waits.is_some());
+    let header =
+        header.iter().chain(of_waits.iter().filter(|_| has_waits)).chain(&["on the front"]);
+    report.table.header = header.map(|name| (*name).to_owned()).collect();
     for ((name, _), probe) in combinations.iter().zip(&probes) {
         let is_beaten = probes.iter().any(|other| other.beats(probe));
         let front = if is_beaten { "" } else { "yes" };
-        report.table.rows.push(vec![
+        let mut row = vec![
             name.clone(),
             format!("{:.0}", probe.work_per_second),
             probe.worst_hold_pages.to_string(),
             (probe.cached_bytes >> 10).to_string(),
-            front.into(),
-        ]);
+        ];
+        if let Some(Waits { zone_lock_percent, worst_us, holds }) = probe.waits {
+            row.extend([
+                format!("{zone_lock_percent:.2}"),
+                format!("{worst_us:.1}"),
+                holds.to_string(),
+            ]);
+            report.count(format!("{name}: zone_lock_percent"), zone_lock_percent);
+            report.count(format!("{name}: worst_wait_us"), worst_us);
+            report.count(format!("{name}: holds"), holds as f64);
+        }
+        row.push(front.into());
+        report.table.rows.push(row);
         report.count(format!("{name}: work_per_second"), probe.work_per_second);
         report.count(format!("{name}: worst_hold_pages"), probe.worst_hold_pages as f64);
         report.count(format!("{name}: cached_bytes"), probe.cached_bytes as f64);

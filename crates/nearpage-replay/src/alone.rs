@@ -129,7 +129,10 @@ impl LoneFacts {
             )
         });
         let lost = (self.lost_lines > 0).then(|| lost_sentence(self.lost_events));
-        sampled.into_iter().chain(lost).collect()
+        let no_frees = (self.frees == 0).then(|| {
+            "unknown: what was freed: no free is in the trace, and none is played (record kmem:mm_page_free, too)".into()
+        });
+        sampled.into_iter().chain(lost).chain(no_frees).collect()
     }
 }
 

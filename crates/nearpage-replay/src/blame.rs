@@ -103,12 +103,15 @@ impl Charged<'_> {
         });
         let mut player = Player::new(recorded, survey, run, start, &map, wish.machine.is_some());
         let mut window = survey.window();
+        let mut time_holds = 0;
         let summarizer = RefCell::new(summarizer);
         let counts = source.with_trace_text(watch, |name, text| {
             let each = |event: &nearpage_trace::TraceEvent<'_>| {
                 if window.admits(&event.event) {
+                    let [holds_before, _] = player.run.so_far();
                     player.pass_time(event, 0);
                     let before = player.run.so_far();
+                    time_holds += before[0] - holds_before;
                     player.note(event, 0);
                     let [holds, far_pages] = player.run.so_far();
                     let mut summarizer = summarizer.borrow_mut();
@@ -121,6 +124,8 @@ impl Charged<'_> {
             };
             read_trace_with_frames(name, text, each, |line| summarizer.borrow_mut().frame(line))
         })?;
-        Ok(summarizer.into_inner().finish(&counts))
+        let mut summary = summarizer.into_inner().finish(&counts);
+        summary.time_holds = Some(time_holds);
+        Ok(summary)
     }
 }

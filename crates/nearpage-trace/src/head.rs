@@ -198,7 +198,11 @@ fn parse_at(line: &[u8], bracket: usize) -> Option<Head<'_>> {
         (word, rest) = self::word(rest.trim_ascii_start());
     }
     let time_ns = time(word.strip_suffix(b":")?)?;
-    let (name, fields) = self::word(rest.trim_ascii_start());
+    let (mut name, mut fields) = self::word(rest.trim_ascii_start());
+    if name.iter().all(u8::is_ascii_digit) {
+        // perf script's field period.
+        (name, fields) = self::word(fields.trim_ascii_start());
+    }
     let name = name.strip_suffix(b":")?;
     let name = memchr::memrchr(b':', name).map_or(name, |group| &name[group + 1..]);
     let cpu = CpuId(u32::try_from(cpu).ok()?);
@@ -314,6 +318,7 @@ mod tests {
             "            load-71    [003]  5310.881638: mm_page_free:         page=1 pfn=0x2 order=0",
             "load    71 [003]  5310.881638: kmem:mm_page_free: page=1 pfn=0x2 order=0",
             "load    70/71    [003]  5310.881638000: kmem:mm_page_free: page=1 pfn=0x2 order=0",
+            "load    71 [003]  5310.881638:          1 kmem:mm_page_free: page=1 pfn=0x2 order=0",
         ] {
             assert_eq!(head(line), expected("load"), "{line}");
         }

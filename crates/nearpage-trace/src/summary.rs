@@ -203,6 +203,8 @@ pub struct Summary {
     pub misnamed_stacks: u64,
     /// Events of refills and drains. If there are none, pages of both are 0 since they were not recorded.
     pub with_flow: u64,
+    /// Holds of zone locks by the once-a-second work of CPUs, of a replay; nobody asked for them.
+    pub time_holds: Option<u64>,
     /// The groups, those with most pages first.
     pub groups: Vec<Group>,
 }
@@ -428,6 +430,7 @@ impl Summarizer {
             named_stacks: self.named_stacks,
             misnamed_stacks: self.misnamed_stacks,
             with_flow: self.with_flow,
+            time_holds: None,
             groups: self.groups,
         }
     }

@@ -257,6 +257,10 @@ const NOTHING: &str =
 impl WhatIfArgs {
     fn check(&self) -> Result<(), CommandError> {
         let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
+        let is_again = |(at, rules): &(usize, &ModelChoice)| self.rules[..*at].contains(rules);
+        if self.rules.iter().enumerate().any(|of| is_again(&of)) {
+            return usage("--rules has a set of rules twice, expected each once");
+        }
         if self.repeat > 1 && self.machine.is_empty() {
             return usage("--repeat needs a machine: --machine MACHINE");
         }
@@ -336,8 +340,16 @@ impl WhatIfArgs {
 
     fn tunables(&self) -> Result<Vec<Tunable>, CommandError> {
         let tunables = self.change.iter().map(|given| given.parse::<Tunable>());
-        let tunables = tunables.collect::<Result<_, _>>();
-        tunables.map_err(|error| CommandError::Usage(format!("--change {error}")))
+        let tunables: Result<Vec<Tunable>, _> = tunables.collect();
+        let tunables =
+            tunables.map_err(|error| CommandError::Usage(format!("--change {error}")))?;
+        let keys = || tunables.iter().map(Tunable::key);
+        match keys().enumerate().find(|(at, key)| keys().take(*at).any(|other| other == *key)) {
+            Some((_, key)) => Err(CommandError::Usage(format!(
+                "--change {key} is there twice, expected one value; --over takes several"
+            ))),
+            None => Ok(tunables),
+        }
     }
 
     /// The rules that are named, of a load that no kernel ran.

@@ -16,7 +16,7 @@ use nearpage_sim::{Costs, LockCounts, Machine, Setup, Sim, picoseconds, simulate
 
 use super::messages::{PageCounts, pairs, set_slices, slice_of};
 use crate::error::LabError;
-use crate::kind::Probe;
+use crate::kind::{Probe, Waits};
 use crate::options::{Options, Sampled, sampled};
 use crate::report::{Report, Table, Tolerance};
 use crate::scenario::{ContentionWorkload, Does, Reference, Scenario, Target, Variant};
@@ -129,6 +129,11 @@ pub(super) fn probe(
         work_per_second: outcome.speed(),
         worst_hold_pages: outcome.counts.most_pages_per_hold,
         cached_bytes: outcome.counts.cached_pages * page_bytes,
+        waits: Some(Waits {
+            zone_lock_percent: outcome.zone_lock_percent(),
+            worst_us: outcome.locks.longest_wait_ps as f64 / 1e6,
+            holds: outcome.locks.acquisitions,
+        }),
     })
 }
 

@@ -132,6 +132,7 @@ impl Kind for HogWorkload {
             work_per_second: outcome.pages * 1e12 / outcome.hog.real_ps.max(1) as f64,
             worst_hold_pages: outcome.worst_hold_pages,
             cached_bytes: outcome.cached_pages * bench.machine.page_bytes(),
+            waits: None,
         })
     }
 }

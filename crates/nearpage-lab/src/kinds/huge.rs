@@ -49,7 +49,12 @@ impl Kind for HugeWorkload {
         let case = Case { machine, costs, pages: self.pages, is_sampled: false };
         let (near, _) = near_pages(&case, config)
             .map_err(|error| LabError::Machine { name: scenario.name.clone(), error })?;
-        Ok(Probe { work_per_second: near as f64, worst_hold_pages: 0, cached_bytes: 0 })
+        Ok(Probe {
+            work_per_second: near as f64,
+            worst_hold_pages: 0,
+            cached_bytes: 0,
+            waits: None,
+        })
     }
 }
 

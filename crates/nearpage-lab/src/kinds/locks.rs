@@ -120,6 +120,7 @@ impl Kind for LocksWorkload {
             work_per_second: outcome.faults_a_second(),
             worst_hold_pages: outcome.worst_hold_pages,
             cached_bytes: outcome.cached_pages * scenario.machine.machine.page_bytes(),
+            waits: None,
         })
     }
 }

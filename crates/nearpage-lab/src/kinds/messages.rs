@@ -191,7 +191,7 @@ pub(super) fn probe(
     costs: &Costs,
     config: Config,
 ) -> Result<Probe, LabError> {
-    let mut sum = Probe { work_per_second: 0.0, worst_hold_pages: 0, cached_bytes: 0 };
+    let mut sum = Probe { work_per_second: 0.0, worst_hold_pages: 0, cached_bytes: 0, waits: None };
     for workload in workloads {
         // Nothing to compare with: a fixed time a message, and a part of the messages.
         let copy_ns = if workload.copy_ns > 0.0 { workload.copy_ns } else { 2000.0 };

@@ -123,6 +123,7 @@ impl Kind for SlabWorkload {
             work_per_second: self.published_messages / outcome.seconds,
             worst_hold_pages: outcome.worst_hold_pages,
             cached_bytes: outcome.cached_pages * machine.page_bytes(),
+            waits: None,
         })
     }
 }

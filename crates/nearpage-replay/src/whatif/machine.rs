@@ -52,26 +52,36 @@ fn here(
     settings.check().map_err(|source| ReplayError::Settings { input: input.into(), source })?;
     let boost_factor = settings.watermark_boost_factor;
     let whole = Start { model, boost_factor, settings, ..recorded.clone() };
-    let divided = whole.divided(model.zone_instances);
-    let is_sized = divided.is_some() || settings != unchanged;
-    let mut start = divided.unwrap_or(whole);
-    if is_sized {
-        resize(&mut start, &settings);
+    match whole.divided(model.zone_instances) {
+        // Zones of other sizes have sizes of their own.
+        Some(mut divided) => {
+            resize(&mut divided, &settings, None);
+            Ok(divided)
+        }
+        None => {
+            let mut start = whole;
+            resize(&mut start, &settings, Some(&unchanged));
+            Ok(start)
+        }
     }
-    Ok(start)
 }
 
 fn refused(input: &str, what: String) -> ReplayError {
     ReplayError::incomplete(input, what, "a machine and settings that Linux accepts")
 }
 
-/// Watermarks, reserves and sizes of pagesets as they follow from the settings.
-fn resize(start: &mut Start, settings: &Settings) {
+/// Watermarks, reserves and sizes of pagesets as they follow from the settings. What is the same by the recorded settings stays as it
+/// was recorded: a kernel may have computed it from other figures, of an earlier moment of its boot.
+fn resize(start: &mut Start, settings: &Settings, recorded: Option<&Settings>) {
     let sizes = start.zones.iter().map(|zone| ZoneSize { kind: zone.kind, managed: zone.managed });
     let sizes: Vec<ZoneSize> = sizes.collect();
-    let kbytes =
-        watermarks::boot_min_free_kbytes(sizes.iter().copied(), settings, start.page_shift);
-    let marks = Watermarks::new(sizes.iter().copied(), kbytes, settings, start.page_shift);
+    let page_shift = start.page_shift;
+    let marks_by = |settings: &Settings| {
+        let sizes = || sizes.iter().copied();
+        let kbytes = watermarks::boot_min_free_kbytes(sizes(), settings, page_shift);
+        Watermarks::new(sizes(), kbytes, settings, page_shift)
+    };
+    let (marks, marks_before) = (marks_by(settings), recorded.map(marks_by));
     let managed_of = |zones: &[StartZone], node: NodeId| {
         let mut managed = [PageCount(0); ZoneKind::COUNT];
         for zone in zones.iter().filter(|zone| zone.node == node) {
@@ -87,12 +97,25 @@ fn resize(start: &mut Start, settings: &Settings) {
         let near = near.map_or(0, |node| node.cpus.len());
         let cpus = if near > 0 { near } else { all_cpus } as u32;
         let zone = &mut start.zones[index];
-        zone.marks = marks.marks(size);
-        zone.reserve = watermarks::lowmem_reserve(zone.kind, &managed, settings);
-        let share = ZoneShare { managed: zone.managed, low: zone.marks.low, cpus };
-        let of_pageset =
-            Sizes::new(share, settings.percpu_pagelist_high_fraction, start.page_shift);
-        zone.pagesets.iter_mut().for_each(|pageset| pageset.sizes = of_pageset);
+        let low_before = zone.marks.low;
+        let of_zone = marks.marks(size);
+        if marks_before.as_ref().is_none_or(|before| before.marks(size) != of_zone) {
+            zone.marks = of_zone;
+        }
+        let reserve_by =
+            |settings: &Settings| watermarks::lowmem_reserve(size.kind, &managed, settings);
+        let reserve = reserve_by(settings);
+        if recorded.is_none_or(|before| reserve_by(before) != reserve) {
+            zone.reserve = reserve;
+        }
+        let sizes_by = |settings: &Settings, low| {
+            let share = ZoneShare { managed: size.managed, low, cpus };
+            Sizes::new(share, settings.percpu_pagelist_high_fraction, page_shift)
+        };
+        let of_pagesets = sizes_by(settings, zone.marks.low);
+        if recorded.is_none_or(|before| sizes_by(before, low_before) != of_pagesets) {
+            zone.pagesets.iter_mut().for_each(|pageset| pageset.sizes = of_pagesets);
+        }
     }
 }
 

@@ -289,6 +289,9 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     }
     if arguments.blame {
         write_blame(&mut out, groups, most);
+        if let Some(holds) = summary.time_holds {
+            let _ = writeln!(out, "{:<28} {holds:>10}   once a second on each CPU: nobody's", "");
+        }
     }
     out
 }

@@ -131,33 +131,71 @@ pub(super) fn whole(sections: &[Section]) -> String {
 const CARD_LINES: usize = 25;
 const CARD_COLUMNS: usize = 100;
 
-/// What fits into a mail: the same order, fewer lines of each part, long ones cut.
+/// What fits into a mail, in the same order: the answer to its end, and of the other parts as many whole sentences and rows as there is
+/// room for.
 pub(super) fn card(sections: &[Section]) -> String {
-    let mut lines = Vec::new();
-    for section in sections.iter().filter(|section| section.card_most > 0) {
-        lines.push(section.title.to_owned());
-        let most = section.card_most;
-        // An answer is told to its end.
-        let own: Vec<String> = match section.part {
-            Part::Answer => section.lines.iter().flat_map(|line| wrapped(line)).collect(),
-            _ => section.lines.iter().map(|line| cut(line)).collect(),
+    let shown = sections.iter().filter(|section| section.card_most > 0);
+    let shown: Vec<(&Section, Vec<Vec<String>>)> =
+        shown.map(|section| (section, section.items())).collect();
+    let is_answer = |at: usize| matches!(shown[at].0.part, Part::Answer);
+    let wanted = |(section, items): &(&Section, Vec<Vec<String>>)| {
+        let lines = items.iter().map(Vec::len).sum::<usize>();
+        if matches!(section.part, Part::Answer) { lines } else { lines.min(section.card_most) }
+    };
+    let mut most: Vec<usize> = shown.iter().map(wanted).collect();
+    while most.iter().sum::<usize>() > CARD_LINES - shown.len() {
+        let longest = |keeps: usize, of_answer: bool| {
+            let all = (0..most.len()).filter(|at| is_answer(*at) == of_answer && most[*at] > keeps);
+            all.max_by_key(|at| most[*at])
         };
-        let left = own.len().saturating_sub(most);
-        let shown = if left > 0 { most.saturating_sub(1) } else { most };
-        lines.extend(own.iter().take(shown).map(|line| format!("  {line}")));
+        let Some(at) = longest(1, false).or_else(|| longest(1, true)) else { break };
+        most[at] -= 1;
+    }
+    let mut lines = Vec::new();
+    for ((section, items), most) in shown.iter().zip(most) {
+        lines.push(section.title.to_owned());
+        let all = items.iter().map(Vec::len).sum::<usize>();
+        let room = if all > most { most.saturating_sub(1) } else { most };
+        let mut taken = 0;
+        let fits = |item: &&Vec<String>| {
+            taken += item.len();
+            taken <= room
+        };
+        let whole: Vec<&Vec<String>> = items.iter().take_while(fits).collect();
+        lines.extend(whole.iter().copied().flatten().map(|line| format!("  {line}")));
+        let left = items.len() - whole.len();
         if left > 0 {
-            lines.push(format!("  ... and {} more (without --card)", own.len() - shown));
+            lines.push(format!("  ... and {left} more (without --card)"));
         }
     }
     debug_assert!(lines.len() <= CARD_LINES);
-    lines.truncate(CARD_LINES);
     lines.join("\n") + "\n"
 }
 
-/// A sentence in lines that are short enough.
+impl Section {
+    /// Its sentences in lines that are short enough, and its rows with the columns that fit.
+    fn items(&self) -> Vec<Vec<String>> {
+        let item = |line: &String| match self.part {
+            Part::Figures(_) | Part::Nothing => vec![cut(line)],
+            _ => wrapped(line),
+        };
+        self.lines.iter().map(item).collect()
+    }
+}
+
+/// A sentence in lines that are short enough. A number stays with its unit.
 fn wrapped(line: &str) -> Vec<String> {
+    const UNITS: [&str; 5] = ["%", "us", "MiB", "GiB", "KiB"];
     let mut lines = vec![String::new()];
+    let mut words: Vec<String> = Vec::new();
     for word in line.split(' ') {
+        let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ')']));
+        match words.last_mut() {
+            Some(last) if is_unit => *last += &format!(" {word}"),
+            _ => words.push(word.to_owned()),
+        }
+    }
+    for word in words {
         let last = lines.last_mut().expect("there is one");
         if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > CARD_COLUMNS {
             lines.push(format!("  {word}"));
@@ -166,16 +204,20 @@ fn wrapped(line: &str) -> Vec<String> {
         if !last.is_empty() {
             last.push(' ');
         }
-        last.push_str(word);
+        last.push_str(&word);
     }
     lines
 }
 
+/// A row without the columns that have no room.
 fn cut(line: &str) -> String {
+    const MORE: &str = " ...";
     if line.chars().count() <= CARD_COLUMNS {
         return line.to_owned();
     }
-    line.chars().take(CARD_COLUMNS - 3).collect::<String>() + "..."
+    let room: String = line.chars().take(CARD_COLUMNS - MORE.len()).collect();
+    let end = room.rfind(' ').unwrap_or(room.len());
+    room[..end].trim_end().to_owned() + MORE
 }
 
 /// What was random, for the origin of a page.
