@@ -33,7 +33,7 @@ pub struct KernelArgs {
     /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus
     #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds"])]
     machine: Option<String>,
-    /// All machines of both processors, and all planted faults: minutes
+    /// All machines of all processors, and all planted faults: minutes
     #[arg(long, conflicts_with_all = ["numa", "processor"])]
     all: bool,
     /// The processor
@@ -86,6 +86,8 @@ pub enum Processor {
     X86_64,
     /// QEMU's board `virt`.
     Aarch64,
+    /// The same for RISC-V, under its firmware.
+    Riscv64,
 }
 
 impl Processor {
@@ -94,6 +96,7 @@ impl Processor {
         match self {
             Self::X86_64 => "x86_64-unknown-none",
             Self::Aarch64 => "aarch64-unknown-none",
+            Self::Riscv64 => "riscv64gc-unknown-none-elf",
         }
     }
 
@@ -102,6 +105,7 @@ impl Processor {
         match self {
             Self::X86_64 => "qemu-system-x86_64",
             Self::Aarch64 => "qemu-system-aarch64",
+            Self::Riscv64 => "qemu-system-riscv64",
         }
     }
 
@@ -110,6 +114,7 @@ impl Processor {
         match self {
             Self::X86_64 => "qemu-system-x86",
             Self::Aarch64 => "qemu-system-arm",
+            Self::Riscv64 => "qemu-system-misc",
         }
     }
 }
@@ -181,8 +186,8 @@ fn boot_smallest(arguments: &KernelArgs) -> Result<(), KernelError> {
 fn boot_all(arguments: &KernelArgs) -> Result<(), KernelError> {
     let begun = Instant::now();
     let mut count = 0;
-    for processor in [Processor::X86_64, Processor::Aarch64] {
-        for machine in machines::all().filter(|machine| machine.fits(processor)) {
+    for processor in [Processor::X86_64, Processor::Aarch64, Processor::Riscv64] {
+        for machine in machines::all().filter(|machine| machine.unfit(processor).is_none()) {
             judge(arguments, processor, &machine)?;
             count += 1;
         }
@@ -204,6 +209,9 @@ fn judge(
     processor: Processor,
     machine: &GuestMachine,
 ) -> Result<(), KernelError> {
+    if let Some(why) = machine.unfit(processor) {
+        return Err(KernelError::Unfit(why.into()));
+    }
     let purpose = if arguments.instructions { Purpose::Beside } else { Purpose::Checks };
     let kernel = build(processor, purpose)?;
     let ran = run_machine(arguments, processor, machine, &kernel)?;
