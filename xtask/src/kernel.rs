@@ -31,7 +31,7 @@ pub struct KernelArgs {
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
     /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds", "stack"])]
     machine: Option<String>,
     /// All machines of all processors, and all planted faults: minutes
     #[arg(long, conflicts_with_all = ["numa", "processor"])]
@@ -51,6 +51,9 @@ pub struct KernelArgs {
     /// Count what each call takes at most, in all and with interrupts off, after random use of 1, 4 and 16 GiB, instead; on x86_64
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes", "processor", "kvm"])]
     bounds: bool,
+    /// Paint the stack, and tell what each call takes of it in release and without optimization, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes", "bounds", "kvm"])]
+    stack: bool,
     /// Weigh the smallest kernels by features, and count what a boot takes a frame, instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
     sizes: bool,
@@ -74,7 +77,7 @@ pub struct KernelArgs {
 impl KernelArgs {
     /// Whether instructions are counted.
     const fn counts(&self) -> bool {
-        self.instructions || self.sizes || self.bounds
+        self.instructions || self.sizes || self.bounds || self.stack
     }
 }
 
@@ -144,6 +147,9 @@ fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     }
     if arguments.bounds {
         return bounds::measure(arguments);
+    }
+    if arguments.stack {
+        return bounds::stack(arguments);
     }
     if arguments.faults {
         return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));

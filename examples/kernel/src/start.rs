@@ -26,6 +26,10 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// What the thirty lines took.
 static BOOT_NS: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes of stack that they took.
+#[cfg(feature = "bounds")]
+static BOOT_STACK: AtomicU64 = AtomicU64::new(0);
+
 /// Exit codes of the machine.
 const PASSED: u8 = 0x10;
 const FAILED: u8 = 0x11;
@@ -56,7 +60,7 @@ pub fn first_cpu() -> ! {
     if options.instructions {
         checks::boot_cost(pages(), deferred, BOOT_NS.load(Ordering::Relaxed));
         #[cfg(feature = "bounds")]
-        checks::bounds(pages());
+        checks::bounds(pages(), BOOT_STACK.load(Ordering::Relaxed));
         #[cfg(not(feature = "bounds"))]
         checks::instructions(pages());
         finish(PASSED);
@@ -76,9 +80,15 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     let options = Options::parse(described.command_line);
     checks::own::take(&mut memory).unwrap_or_else(|error| panic!("{error}"));
     let begin = arch::now_ns();
-    let booted = allocator(&mut machine, &mut memory).unwrap_or_else(|error| panic!("{error}"));
+    let mut booted = None;
+    let bring_up = || booted = Some(allocator(&mut machine, &mut memory));
+    #[cfg(feature = "bounds")]
+    BOOT_STACK.store(crate::painted::stack_of(bring_up), Ordering::Relaxed);
+    #[cfg(not(feature = "bounds"))]
+    bring_up();
+    let booted = booted.expect("it ran");
+    let (pages, deferred) = booted.unwrap_or_else(|error| panic!("{error}"));
     BOOT_NS.store(arch::now_ns() - begin, Ordering::Relaxed);
-    let (pages, deferred) = booted;
     // Release pairs with the Acquire in `pages`.
     PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);
     checks::own::hand_over_too(pages);

@@ -44,12 +44,20 @@ pub fn interrupts_off() -> Interrupts {
     let flags: usize;
     // SAFETY: reads the flags and clears one of them. No `nomem`: what follows stays behind it.
     unsafe { asm!("csrrci {}, sstatus, 2", out(reg) flags, options(nostack)) };
+    #[cfg(feature = "bounds")]
+    if flags & INTERRUPTS != 0 {
+        crate::masked::begin();
+    }
     Interrupts(flags & INTERRUPTS)
 }
 
 /// Brings the flags back as they were.
 #[inline(always)]
 pub fn interrupts_restore(before: Interrupts) {
+    #[cfg(feature = "bounds")]
+    if before.0 != 0 {
+        crate::masked::end();
+    }
     // SAFETY: interrupts are on afterwards if `interrupts_off` found them on.
     unsafe { asm!("csrs sstatus, {}", in(reg) before.0, options(nostack)) };
 }
@@ -125,6 +133,27 @@ pub fn put(byte: u8) {
         }
         write_volatile(phys_to_virt(UART), byte);
     }
+}
+
+/// Paints the stack below its end, which it returns.
+#[cfg(feature = "bounds")]
+#[inline(always)]
+pub fn paint() -> usize {
+    use crate::painted::{PAINT, ROOM};
+    let end;
+    // SAFETY: below the end nobody has anything, and the stack has so much room.
+    unsafe {
+        asm!(
+            "sub {end}, sp, {room}",
+            "2: sd {paint}, 0({end})",
+            "addi {end}, {end}, 8",
+            "bltu {end}, sp, 2b",
+            end = out(reg) end,
+            paint = in(reg) PAINT,
+            room = in(reg) ROOM,
+        );
+    }
+    end
 }
 
 /// Ends the machine, by the board's device for it; the emulator's exit code is `code`.
