@@ -26,8 +26,7 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// What the thirty lines took.
 static BOOT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of stack that they took.
-#[cfg(feature = "bounds")]
+/// Bytes of stack that they took, in builds that tell.
 static BOOT_STACK: AtomicU64 = AtomicU64::new(0);
 
 /// Exit codes of the machine.
@@ -81,11 +80,8 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     checks::own::take(&mut memory).unwrap_or_else(|error| panic!("{error}"));
     let begin = arch::now_ns();
     let mut booted = None;
-    let bring_up = || booted = Some(allocator(&mut machine, &mut memory));
-    #[cfg(feature = "bounds")]
-    BOOT_STACK.store(crate::painted::stack_of(bring_up), Ordering::Relaxed);
-    #[cfg(not(feature = "bounds"))]
-    bring_up();
+    let stack = stack_of(|| booted = Some(allocator(&mut machine, &mut memory)));
+    BOOT_STACK.store(stack, Ordering::Relaxed);
     let booted = booted.expect("it ran");
     let (pages, deferred) = booted.unwrap_or_else(|error| panic!("{error}"));
     BOOT_NS.store(arch::now_ns() - begin, Ordering::Relaxed);
@@ -96,6 +92,16 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     log!("nearpage on {}: {nodes} nodes, {} CPUs", arch::NAME, machine.cpus().len());
     machine.notes().for_each(|note| log!("firmware: {note}"));
     (options, deferred, machine.cpus().iter().map(|cpu| cpu.hardware_id).collect())
+}
+
+#[cfg(feature = "bounds")]
+use crate::painted::stack_of;
+
+/// Nothing is painted in this build.
+#[cfg(not(feature = "bounds"))]
+fn stack_of(call: impl FnOnce()) -> u64 {
+    call();
+    0
 }
 
 /// Any other CPU, on its own stack, with interrupts off.
