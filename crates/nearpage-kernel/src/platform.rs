@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use nearpage::pagelock::PageLockError;
 use nearpage::platform::{Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock};
-use nearpage::slab::{ObjectError, ObjectStorage};
 use nearpage::{FreeError, PageCount, PageblockOwners};
+use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
 use crate::exclusion::ByInterrupts;
 use crate::lock::TicketLock;
@@ -123,12 +123,14 @@ impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
     }
 
     #[cold]
-    fn misuse_of_object(&self, error: &ObjectError) {
-        K::misuse_of_object(error);
-    }
-
-    #[cold]
     fn lock_misuse(&self, error: &PageLockError) {
         K::lock_misuse(error);
+    }
+}
+
+impl<K: Kernel, S: ObjectStorage> SlabPlatform for KernelPlatform<K, S> {
+    #[cold]
+    fn misuse_of_object(&self, error: &ObjectError) {
+        K::misuse_of_object(error);
     }
 }

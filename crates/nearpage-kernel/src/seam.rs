@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use nearpage::pagelock::PageLockError;
 use nearpage::platform::{Parked, ParkedThread, Shortage};
-use nearpage::slab::ObjectError;
 use nearpage::{CpuId, FreeError, Gfp, PageCount, PageblockOwners, Pfn};
+use nearpage_slab::ObjectError;
 
 /// What [`Kernel::interrupts_off`] found, in the kernel's own bits: the flags of the processor, or how deep interrupts were
 /// off already.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use nearpage::pagelock::PageLockError;
 use nearpage::platform::{NodeReclaimed, Parked, ParkedThread, Platform, Shortage, Storage};
-use nearpage::slab::ObjectError;
 use nearpage::{Address, FreeError, PageCount};
+use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
 use crate::frame::FRAME_SHIFT;
 use crate::futex;
@@ -94,25 +94,6 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
         &self.storage
     }
 
-    #[inline(always)]
-    fn prefetch(&self, object: Address) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch neither faults nor changes memory, whatever the address.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_ET0>(core::ptr::without_provenance(object.0 as usize));
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                "prfm pstl1keep, [{}]",
-                in(reg) object.0,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -170,6 +151,27 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
 
     fn unpark(&self, thread: ParkedThread) {
         futex::wake_one(thread.0);
+    }
+}
+
+impl<S: ObjectStorage, const HARDENED: bool> SlabPlatform for Host<S, HARDENED> {
+    #[inline(always)]
+    fn prefetch(&self, object: Address) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch neither faults nor changes memory, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(core::ptr::without_provenance(object.0 as usize));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pstl1keep, [{}]",
+                in(reg) object.0,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
     }
 
     fn misuse_of_object(&self, error: &ObjectError) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use nearpage::FreeError;
 use nearpage::pagelock::PageLockError;
-use nearpage::slab::ObjectError;
+use nearpage_slab::ObjectError;
 
 /// A free or an unlock that was refused, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

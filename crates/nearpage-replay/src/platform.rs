@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use nearpage::platform::{Platform, Shortage, SingleLock, SingleStorage, SingleThreaded};
 use nearpage::{CpuId, NodeId, ZoneKind};
+use nearpage_slab::SlabPlatform;
 
 /// The host of a replay. Background reclaim is asked for here and done by the trace: its frees are events.
 #[derive(Debug, Default)]
@@ -46,3 +47,5 @@ impl Platform for ReplayPlatform {
         }
     }
 }
+
+impl SlabPlatform for ReplayPlatform {}

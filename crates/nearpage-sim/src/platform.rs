@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use nearpage::platform::{Access, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
 use nearpage::{FreeError, PageCount, Pfn};
+use nearpage_slab::SlabPlatform;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::storage::SimStorage;
@@ -182,3 +183,5 @@ impl<'w> Platform for SimPlatform<'w> {
         self.world.touch_page(page, access);
     }
 }
+
+impl SlabPlatform for SimPlatform<'_> {}

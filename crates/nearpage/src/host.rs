@@ -6,9 +6,8 @@
 use crate::error::{FreeError, PageLockError};
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
-use crate::slab::error::ObjectError;
 use crate::sync::AtomicU32;
-use crate::units::{Address, NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{NodeId, Order, PageCount, Pfn, ZoneKind};
 
 /// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
 pub trait Lock<T> {
@@ -212,9 +211,6 @@ pub trait Platform: Sized {
     /// A free was refused. The page stays where it is; the host may report or abort.
     fn misuse(&self, _error: &FreeError) {}
 
-    /// A free of an object was refused. The object stays where it is; the host may report or abort.
-    fn misuse_of_object(&self, _error: &ObjectError) {}
-
     /// A cache line of the allocator's metadata that CPUs share is touched; empty everywhere but in the lab.
     #[inline(always)]
     fn touch(&self, _line: *const (), _access: Access) {}
@@ -223,9 +219,4 @@ pub trait Platform: Sized {
     /// since a kernel's frames are larger than nearpage's, and the lab shows kernels.
     #[inline(always)]
     fn touch_page(&self, _page: Pfn, _access: Access) {}
-
-    /// An object came onto the stack of this CPU, whose threads will soon write to it: a host may have its line
-    /// brought near. What is at the address may not be there; nothing is asked of it.
-    #[inline(always)]
-    fn prefetch(&self, _object: Address) {}
 }

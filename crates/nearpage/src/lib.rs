@@ -36,7 +36,6 @@ mod zonelist;
 pub mod pagelock;
 pub mod platform;
 pub mod rules;
-pub mod slab;
 pub mod stats;
 
 #[doc(hidden)]

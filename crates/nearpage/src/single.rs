@@ -6,7 +6,6 @@ use core::cell::{Cell, RefCell, RefMut};
 use crate::error::{FreeError, PageLockError};
 use crate::host::{Lock, Platform};
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
-use crate::slab::error::ObjectError;
 use crate::units::CpuId;
 
 /// The CPU that the thread plays now.
@@ -115,7 +114,8 @@ impl SingleThreaded {
         &self.storage.0.0
     }
 
-    fn count_misuse(&self) {
+    /// Counts one more, of who is refused something above the pages.
+    pub fn count_misuse(&self) {
         self.misuses.set(self.misuses.get() + 1);
     }
 }
@@ -133,10 +133,6 @@ impl Platform for SingleThreaded {
     }
 
     fn misuse(&self, _error: &FreeError) {
-        self.count_misuse();
-    }
-
-    fn misuse_of_object(&self, _error: &ObjectError) {
         self.count_misuse();
     }
 

@@ -137,8 +137,8 @@ pub struct PageAllocator<'m, P: Platform> {
     /// By zone index; several zones may share one.
     pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
     pub(super) page_shift: u32,
-    /// Whether a slab allocator may be made on it.
-    pub(crate) objects: bool,
+    /// Whether there is room for notes.
+    pub(super) notes: bool,
 }
 
 impl<P: Platform> core::fmt::Debug for PageAllocator<'_, P> {
@@ -226,15 +226,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(self.zones.get(zone.0 as usize)?.node())
     }
 
-    /// The node of an allocated block, by its first frame.
-    pub(crate) fn node_of_block(&self, pfn: Pfn) -> Option<NodeIndex> {
-        let zone = self.map.get(pfn)?.word().zone();
-        Some(self.zones.get(zone.0 as usize)?.node())
-    }
-
     /// The frame of `pfn`, or `None` where the machine has no memory.
     #[inline(always)]
-    pub(crate) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
+    pub(super) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
         self.map.get(pfn)
     }
 

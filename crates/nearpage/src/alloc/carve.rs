@@ -28,11 +28,13 @@ use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
 /// Carving fails only if `Plan::need` forgot something.
-pub(crate) const COUNTED: &str = "the plan counts all that is carved";
+pub(super) const COUNTED: &str = "the plan counts all that is carved";
 
 /// The buffers while they are being carved.
-pub(crate) struct Carver<'a, 'm> {
-    pub(crate) plan: Plan<'m>,
+#[derive(Debug)]
+pub struct Carver<'a, 'm> {
+    /// What is carved.
+    pub plan: Plan<'m>,
     hub: NodeIndex,
     /// Buffers of the nodes other than the hub.
     arenas: &'a mut [Option<Arena<'m>>],
@@ -57,7 +59,10 @@ pub(super) struct Parts<'m, P: Platform> {
 impl<'m> Carver<'_, 'm> {
     /// Takes the buffers of all nodes with memory; the second answer is that of the hub, which has room for the
     /// table of the others.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// [`BuildError::BufferTooSmall`].
+    pub fn open(
         plan: Plan<'m>,
         need: &dyn Fn(NodeIndex) -> usize,
         buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
@@ -281,11 +286,7 @@ impl<'m> Carver<'_, 'm> {
     }
 
     /// The buffer of a node that has memory.
-    pub(crate) fn arena<'a>(
-        &'a mut self,
-        node: NodeIndex,
-        hub: &'a mut Arena<'m>,
-    ) -> &'a mut Arena<'m> {
+    pub fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
         if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
     }
 }

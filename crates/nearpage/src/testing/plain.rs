@@ -7,7 +7,6 @@ use std_alloc::vec::Vec;
 use crate::error::{FreeError, PageLockError};
 use crate::host::{Parked, ParkedThread, Platform, Shortage};
 use crate::single::{SingleLock, SingleStorage, SingleThreaded};
-use crate::slab::ObjectError;
 use crate::sync::AtomicU32;
 use crate::units::{CpuId, NodeId, PageCount, ZoneKind};
 
@@ -118,9 +117,5 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
 
     fn lock_misuse(&self, _error: &PageLockError) {
         count(&self.lock_misuses);
-    }
-
-    fn misuse_of_object(&self, _error: &ObjectError) {
-        count(&self.misuses);
     }
 }

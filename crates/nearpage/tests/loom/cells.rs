@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-use loom::sync::{Mutex, MutexGuard};
 use nearpage::internals::{Cell32, Cell64};
-use nearpage::platform::Lock;
 use std::sync::atomic::Ordering;
 
 /// A cell that does what it should.
@@ -233,23 +231,5 @@ impl<M: Mutation> Cell32 for Mutant<M> {
 
     fn full_fence() {
         Honest::full_fence();
-    }
-}
-
-/// The core's lock.
-pub struct ModelLock<T>(Mutex<T>);
-
-impl<T> Lock<T> for ModelLock<T> {
-    type Guard<'a>
-        = MutexGuard<'a, T>
-    where
-        T: 'a;
-
-    fn new(value: T) -> Self {
-        Self(Mutex::new(value))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect("nobody panics with it")
     }
 }

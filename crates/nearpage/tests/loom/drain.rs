@@ -11,7 +11,7 @@ use nearpage::internals::Cell32;
 use std::sync::atomic::Ordering;
 
 use crate::cells::Honest;
-use crate::{assert_found, explore};
+use crate::explore::{assert_found, explore};
 
 /// Preemptions in a run.
 const PREEMPTIONS: usize = 6;

@@ -17,8 +17,9 @@ use nearpage::rules::WaitersBit;
 use nearpage::{NodeIndex, Pfn};
 use std::sync::atomic::Ordering;
 
-use crate::cells::{Honest, ModelLock, Mutant, Mutation};
-use crate::{assert_found, explore};
+use crate::cells::{Honest, Mutant, Mutation};
+use crate::explore::{assert_found, explore};
+use crate::host::ModelLock;
 
 /// Preemptions in a run of two threads.
 const OF_TWO: usize = 8;

@@ -13,8 +13,9 @@ use nearpage::pagelock::{Parking, Site, Wait};
 use nearpage::platform::{Lock, Parked, ParkedThread};
 use nearpage::{NodeIndex, Pfn};
 
-use crate::cells::{Honest, ModelLock, Mutant, Mutation};
-use crate::{assert_found, explore};
+use crate::cells::{Honest, Mutant, Mutation};
+use crate::explore::{assert_found, explore};
+use crate::host::ModelLock;
 
 loom::lazy_static! {
     /// Locks that are held now.

@@ -1,0 +1,9 @@
+//! The slab allocator itself in all interleavings of its locks: `cargo xtask loom`. Here runs the whole core, page allocator
+//! included, on the platform of the core's own models.
+#![cfg(loom)]
+
+#[path = "../../../nearpage/tests/loom/explore.rs"]
+mod explore;
+#[path = "../../../nearpage/tests/loom/host.rs"]
+mod host;
+mod slab;
