@@ -19,8 +19,9 @@ pub struct LoomArgs {
 /// A package, where its models are, and what their names contain.
 type Models = (&'static str, &'static [&'static str], &'static str);
 
-const MODELS: [Models; 3] = [
+const MODELS: [Models; 4] = [
     ("nearpage", &["--test", "loom"], ""),
+    ("nearpage-pagelock", &["--test", "loom"], ""),
     ("nearpage-slab", &["--test", "loom"], ""),
     ("nearpage-malloc", &["--lib"], "models::"),
 ];

@@ -61,7 +61,7 @@ struct Step {
 const STEPS: [Step; 26] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
     random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage-slab --test slab"),
-    random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
+    random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage-pagelock --test pagelock"),
     random(&[("NEARPAGE_SEEDS", "40")], "test -p nearpage --test storage"),
     random(&[], "test -p nearpage --lib buddy::"),
     random(&[("NEARPAGE_SCHEDULES", "500000")], "test -p nearpage-sim --test hunt schedules"),

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use nearpage::pagelock::PageLockError;
-use nearpage::platform::{NodeReclaimed, Parked, ParkedThread, Platform, Shortage, Storage};
+use nearpage::platform::{NodeReclaimed, Platform, Shortage, Storage};
 use nearpage::{Address, FreeError, PageCount};
+use nearpage_pagelock::{PageLockError, PageLockPlatform, Parked, ParkedThread, WaitState};
 use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
 use crate::frame::FRAME_SHIFT;
@@ -84,10 +84,9 @@ impl<S, const HARDENED: bool> fmt::Debug for Host<S, HARDENED> {
 impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Lock<T> = HostLock<T>;
     type Storage = S;
+    type Waiters = WaitState<Self>;
     const HARDENED: bool = HARDENED;
     const PAGE_SHIFT: Option<u32> = Some(FRAME_SHIFT);
-    // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
-    const PAGE_LOCK_SPINS: u32 = 5;
 
     #[inline(always)]
     fn storage(&self) -> &S {
@@ -133,6 +132,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     fn misuse(&self, error: &FreeError) {
         self.report(*error);
     }
+}
+
+impl<S: Storage, const HARDENED: bool> PageLockPlatform for Host<S, HARDENED> {
+    // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
+    const PAGE_LOCK_SPINS: u32 = 5;
 
     fn lock_misuse(&self, error: &PageLockError) {
         self.report(*error);
@@ -144,7 +148,7 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn park(&self, word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
-        let left = deadline_ns.map(|deadline| deadline.saturating_sub(self.now_ns()));
+        let left = deadline_ns.map(|deadline| deadline.saturating_sub(Platform::now_ns(self)));
         futex::wait_while_zero(word, left);
         Parked::Awake
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nearpage::FreeError;
-use nearpage::pagelock::PageLockError;
+use nearpage_pagelock::PageLockError;
 use nearpage_slab::ObjectError;
 
 /// A free or an unlock that was refused, and why.

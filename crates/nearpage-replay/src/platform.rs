@@ -29,6 +29,7 @@ impl ReplayPlatform {
 impl Platform for ReplayPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &SingleStorage {

@@ -84,12 +84,15 @@ fn call_dyn<const HARDENED: bool>(
     let size = |topology: &Topology<'_>, node| {
         config.metadata_size::<Plain<HARDENED>>(topology, node).expect("it has memory")
     };
-    machine.run_above(&size, &mut |pages: &PageAllocator<'_, _>, mut buffers: Buffers<'_>| {
-        let buffer = |node: NodeIndex, _| core::mem::take(&mut buffers[node.0 as usize]);
-        let slab =
-            SlabAllocator::new(pages, config, buffer).expect("buffers are as large as asked");
-        f(&slab);
-        pages.check().expect("a test leaves its allocator in order");
-        slab.check_all().expect("a test leaves its objects in order");
-    });
+    machine.run_above::<Plain<HARDENED>>(
+        &size,
+        &mut |pages: &PageAllocator<'_, _>, mut buffers: Buffers<'_>| {
+            let buffer = |node: NodeIndex, _| core::mem::take(&mut buffers[node.0 as usize]);
+            let slab =
+                SlabAllocator::new(pages, config, buffer).expect("buffers are as large as asked");
+            f(&slab);
+            pages.check().expect("a test leaves its allocator in order");
+            slab.check_all().expect("a test leaves its objects in order");
+        },
+    );
 }

@@ -3,7 +3,7 @@
 
 use core::cell::{Cell, RefCell, RefMut};
 
-use crate::error::{FreeError, PageLockError};
+use crate::error::FreeError;
 use crate::host::{Lock, Platform};
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
 use crate::units::CpuId;
@@ -77,7 +77,7 @@ pub type SingleStorage = SerialStorage<Single<ChosenCpu>>;
 /// The program says on which CPU the thread is ([`run_on`](Self::run_on)) and what time it is
 /// ([`set_now_ns`](Self::set_now_ns)). Storage and tuning move together, operation by operation
 /// ([`Storage::EXACT`](crate::pcp::Storage::EXACT)), so that a run repeats itself and can be compared with a recorded
-/// kernel. Refused frees and unlocks are counted ([`misuses`](Self::misuses)).
+/// kernel. Refused frees are counted ([`misuses`](Self::misuses)).
 ///
 /// A program that wants to hear the allocator's calls for help writes a [`Platform`] of its own around this one: it
 /// takes [`SingleLock`] and [`SingleStorage`] as its types, and passes on
@@ -105,7 +105,7 @@ impl SingleThreaded {
         self.now_ns.set(now_ns);
     }
 
-    /// Frees and unlocks that the allocator refused so far.
+    /// Frees that were refused so far.
     pub fn misuses(&self) -> u64 {
         self.misuses.get()
     }
@@ -123,6 +123,7 @@ impl SingleThreaded {
 impl Platform for SingleThreaded {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Waiters = ();
 
     fn storage(&self) -> &SingleStorage {
         &self.storage
@@ -133,10 +134,6 @@ impl Platform for SingleThreaded {
     }
 
     fn misuse(&self, _error: &FreeError) {
-        self.count_misuse();
-    }
-
-    fn lock_misuse(&self, _error: &PageLockError) {
         self.count_misuse();
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 39] = [
+const LAYERS: [&str; 38] = [
     "units",
     "sync",
     "places::bitmap",
@@ -18,6 +18,7 @@ const LAYERS: [&str; 39] = [
     "pcp::tuning",
     "pcp::storage",
     "pcp::serial",
+    "waiters",
     "host",
     "pcp::pieces",
     "places::size",
@@ -27,7 +28,6 @@ const LAYERS: [&str; 39] = [
     "watermark",
     "zonelist",
     "buddy",
-    "page_wait",
     "model",
     "limit",
     "zone",
@@ -40,7 +40,6 @@ const LAYERS: [&str; 39] = [
     "check",
     "single",
     "platform",
-    "pagelock",
     "rules",
     "stats",
     "internals",

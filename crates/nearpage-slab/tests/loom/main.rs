@@ -6,4 +6,6 @@
 mod explore;
 #[path = "../../../nearpage/tests/loom/host.rs"]
 mod host;
+#[path = "../../../nearpage/tests/loom/model_lock.rs"]
+mod model_lock;
 mod slab;

@@ -4,7 +4,6 @@ use crate::frame::{Frame, SectionMap};
 use crate::host::{PageblockOwners, Platform};
 use crate::limit::Ledger;
 use crate::model::Model;
-use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::slot::SlotRing;
@@ -13,6 +12,7 @@ use core::ops::Range;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, ZoneIndex, ZoneKind};
+use crate::waiters::WaiterTable;
 use crate::zone::Zone;
 use crate::zonelist::list::Zonelist;
 
@@ -135,7 +135,7 @@ pub struct PageAllocator<'m, P: Platform> {
     pub(super) node_reclaim: &'m AtomicBool,
     pub(super) state: &'m P::Lock<State<'m>>,
     /// By zone index; several zones may share one.
-    pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
+    pub(super) wait_tables: &'m [&'m WaiterTable<'m, P::Waiters>],
     pub(super) page_shift: u32,
     /// Whether there is room for notes.
     pub(super) notes: bool,

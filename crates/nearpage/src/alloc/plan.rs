@@ -12,7 +12,6 @@ use crate::frame::{MapWords, Section, SectionLists, SectionRun, ZONES_MAX};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
-use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{ALL_LISTS, COLD, Storage, list_order};
@@ -26,6 +25,7 @@ use crate::topology::Topology;
 use crate::units::{
     NodeIndex, Order, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
 };
+use crate::waiters::{WaiterTable, Waiters};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 
@@ -244,8 +244,8 @@ impl<'m> Plan<'m> {
                 need.add::<AtomicU64>(hints);
             }
             // For the rule that needs most: a table a zone.
-            need.add::<WaitTable<'_, P>>(1);
-            need.add::<Bucket<P>>(BUCKETS);
+            need.add::<WaiterTable<'_, P::Waiters>>(1);
+            need.add::<<P::Waiters as Waiters>::Bucket>(P::Waiters::BUCKETS);
         });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS * self.rotations {
@@ -270,8 +270,8 @@ impl<'m> Plan<'m> {
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
-        need.add::<Option<&WaitTable<'_, P>>>(self.zones);
-        need.add::<&WaitTable<'_, P>>(self.zones);
+        need.add::<Option<&WaiterTable<'_, P::Waiters>>>(self.zones);
+        need.add::<&WaiterTable<'_, P::Waiters>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<NodeLists<'_>>(nodes * self.rotations);
         need.add::<Slot<'_, Pageset<'_, P>>>(ZoneKind::COUNT * self.home_slots());

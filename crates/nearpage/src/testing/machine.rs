@@ -3,8 +3,9 @@
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::plain::{Plain, PlainPlatform};
+use super::plain::PlainPlatform;
 use crate::alloc::{Config, PageAllocator, metadata_size};
+use crate::host::Platform;
 use crate::model::Model;
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
@@ -95,6 +96,17 @@ impl TestMachine {
         self.call(true, f)
     }
 
+    /// As [`run`](Self::run), on another platform.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_on<P: Platform + Default, R>(
+        &self,
+        f: impl FnOnce(&PageAllocator<'_, P>) -> R,
+    ) -> R {
+        self.call(true, f)
+    }
+
     /// As [`run`](Self::run), without any memory online.
     ///
     /// # Panics
@@ -112,10 +124,10 @@ impl TestMachine {
     ///
     /// # Panics
     /// As [`run`](Self::run).
-    pub fn run_above<const HARDENED: bool>(
+    pub fn run_above<P: Platform + Default>(
         &self,
         size: &dyn Fn(&Topology<'_>, NodeIndex) -> usize,
-        f: &mut Above<'_, HARDENED>,
+        f: &mut Above<'_, P>,
     ) {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(NodeBuf::as_node).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
@@ -123,11 +135,11 @@ impl TestMachine {
         let zeroes = |size: &dyn Fn(NodeIndex) -> usize| -> Vec<Vec<u8>> {
             topology.indexes().map(|node| vec![0; size(node)]).collect()
         };
-        let of_pages = |node| metadata_size::<Plain<HARDENED>>(&topology, &self.config, node);
+        let of_pages = |node| metadata_size::<P>(&topology, &self.config, node);
         let mut metadata = zeroes(&|node| of_pages(node).expect("it has memory"));
         let mut above = zeroes(&|node| size(&topology, node));
         let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
-        let platform = Plain::<HARDENED>::default();
+        let platform = P::default();
         let allocator = PageAllocator::new(platform, topology, self.config, |node, _| {
             core::mem::take(&mut buffers[node.0 as usize])
         })
@@ -138,9 +150,13 @@ impl TestMachine {
 
     /// Calls `f` once, and passes its answer on. The compiler makes a copy of this function for each test, and of
     /// nothing below it.
-    fn call<R>(&self, online: bool, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
+    fn call<P: Platform + Default, R>(
+        &self,
+        online: bool,
+        f: impl FnOnce(&PageAllocator<'_, P>) -> R,
+    ) -> R {
         let (mut f, mut answer) = (Some(f), None);
-        self.run_above(&|_, _| 0, &mut |allocator, _| {
+        self.run_above::<P>(&|_, _| 0, &mut |allocator, _| {
             if online {
                 let mut memory = self.memory().into_iter();
                 memory
@@ -157,8 +173,7 @@ impl TestMachine {
 pub type Buffers<'m> = Vec<&'m mut [u8]>;
 
 /// What is done with the allocator.
-pub type Above<'f, const HARDENED: bool> =
-    dyn for<'m> FnMut(&PageAllocator<'m, Plain<HARDENED>>, Buffers<'m>) + 'f;
+pub type Above<'f, P> = dyn for<'m> FnMut(&PageAllocator<'m, P>, Buffers<'m>) + 'f;
 
 impl From<TopologyBuf> for TestMachine {
     /// A machine of this topology, with nearpage's own rules.

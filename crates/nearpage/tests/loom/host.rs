@@ -6,34 +6,17 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
+use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
-use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 use nearpage::internals::SECTION_FRAMES;
 use nearpage::platform::{CurrentCpu, Exclusion, Lock, Platform, SerialStorage};
-use nearpage::rules::PageLockRules;
 use nearpage::{
     AddressMap, Config, CpuId, FreeError, Model, Node, NodeId, NodeIndex, PageAllocator, PfnRange,
     Topology,
 };
 
-/// The core's lock.
-pub struct ModelLock<T>(Mutex<T>);
-
-impl<T> Lock<T> for ModelLock<T> {
-    type Guard<'a>
-        = MutexGuard<'a, T>
-    where
-        T: 'a;
-
-    fn new(value: T) -> Self {
-        Self(Mutex::new(value))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect("nobody panics with it")
-    }
-}
+use crate::model_lock::ModelLock;
 
 /// Which locks a platform has.
 pub trait Locks: 'static {
@@ -101,6 +84,7 @@ pub struct Host<K> {
 impl<K: Locks> Platform for Host<K> {
     type Lock<T> = K::Lock<T>;
     type Storage = SerialStorage<Cpus>;
+    type Waiters = ();
 
     fn storage(&self) -> &Self::Storage {
         &self.storage
@@ -177,8 +161,6 @@ pub fn page_allocator<K: Locks>(
     metadata: &mut Vec<Leaked<[u8]>>,
 ) -> Leaked<PageAllocator<'static, Host<K>>> {
     let topology = Topology::new(&NODES, &[10, 20, 20, 10], AddressMap::Flat).expect("valid");
-    // One wait table, which nobody needs: they are many locks.
-    let model = model.with(|changed| changed.page_lock = PageLockRules::LINUX);
     page_allocator_of(topology, Config::new().with_model(model), metadata)
 }
 

@@ -9,13 +9,13 @@
 #![cfg(loom)]
 
 mod bitmap;
+mod cell32;
 mod cells;
 mod drain;
 mod explore;
 mod host;
 mod map;
-mod page_lock;
+mod model_lock;
 mod pages;
 mod places;
-mod wait_table;
 mod zonelist;

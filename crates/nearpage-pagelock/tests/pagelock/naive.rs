@@ -1,7 +1,6 @@
 //! Page locks, naively: a lock is a flag and a queue.
 
-use std_alloc::collections::VecDeque;
-use std_alloc::vec::Vec;
+use std::collections::VecDeque;
 
 /// Somebody who waits, by number.
 pub type Thread = usize;
@@ -40,7 +39,7 @@ pub struct NaiveLock {
 impl NaiveLock {
     /// Locks it unless it is locked; returns whether it did.
     pub fn try_lock(&mut self) -> bool {
-        !core::mem::replace(&mut self.is_locked, true)
+        !std::mem::replace(&mut self.is_locked, true)
     }
 
     /// Somebody wants something, for the first time or again: returns whether it is there.
@@ -58,7 +57,7 @@ impl NaiveLock {
     /// Unlocks it; returns who is woken, or `None` if it was not locked. All who wait for that, and the first who
     /// wants the lock. Who was overtaken five times has what it wants at once.
     pub fn unlock(&mut self) -> Option<Vec<Waiter>> {
-        if !core::mem::replace(&mut self.is_locked, false) {
+        if !std::mem::replace(&mut self.is_locked, false) {
             return None;
         }
         let wants_lock = |waiter: &Waiter| waiter.wants == Wants::Lock;

@@ -5,18 +5,19 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
-use nearpage::internals::Awaited;
-use nearpage::pagelock::{PageLockError, Wait, WaitCounts};
-use nearpage::platform::ParkedThread;
 use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
-use nearpage::testing::naive_page_lock::{NaiveLock, Thread, Waiter, Wants};
-use nearpage::testing::plain::PlainPlatform;
+use nearpage::stats::WaitCounts;
 use nearpage::testing::random::Random;
 use nearpage::{
     CpuId, FreeError, Gfp, NodeIndex, OfflineError, Order, PageAllocator, PageCount, Pfn, Request,
 };
+use nearpage_pagelock::internals::Awaited;
+use nearpage_pagelock::testing::LockPlatform;
+use nearpage_pagelock::{PageLockError, PageLocks as _, ParkedThread, Wait};
 
-type Allocator<'m> = PageAllocator<'m, PlainPlatform>;
+use super::naive::{NaiveLock, Thread, Waiter, Wants};
+
+type Allocator<'m> = PageAllocator<'m, LockPlatform>;
 
 const THREADS: usize = 40;
 /// Bits of words that are waited for, beside the pages.
@@ -86,7 +87,7 @@ struct Place {
 /// What a thread is doing.
 struct Doing<'a> {
     place: usize,
-    wait: Pin<Box<Wait<'a, PlainPlatform>>>,
+    wait: Pin<Box<Wait<'a, LockPlatform>>>,
     woken: Option<Waiter>,
     node: NodeIndex,
 }
@@ -164,7 +165,7 @@ impl<'a, 'm> Play<'a, 'm> {
         let mut expected = WaitCounts::default();
         for operation in 0..operations {
             let cpu = self.random.below(8) as u32;
-            self.allocator.platform().run_on(CpuId(cpu));
+            self.allocator.platform().plain.run_on(CpuId(cpu));
             self.step(&mut threads, &is_clear, &mut expected);
             if operation % 64 == 0 {
                 self.compare();

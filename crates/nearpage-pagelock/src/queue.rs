@@ -10,12 +10,14 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
-use super::Parking;
-use super::hash::Key;
-use crate::host::{Lock, ParkedThread};
-use crate::sync::{Cell32, Ordering};
-use crate::units::NodeIndex;
+use nearpage::NodeIndex;
+use nearpage::internals::Cell32;
+use nearpage::platform::Lock;
+
+use crate::hash::Key;
+use crate::platform::{ParkedThread, Parking};
 
 /// What a waiter wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +139,7 @@ impl<K: Parking> Bucket<K> {
     }
 
     /// Keeps the bucket as it is until the answer is dropped.
-    pub(super) fn hold(&self) -> HeldBucket<'_, K> {
+    pub(crate) fn hold(&self) -> HeldBucket<'_, K> {
         HeldBucket(self.lock())
     }
 }

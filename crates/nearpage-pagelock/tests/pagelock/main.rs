@@ -3,13 +3,14 @@
 //! offline and comes back meanwhile.
 //!
 //! ```sh
-//! NEARPAGE_SEED=17 cargo test -p nearpage --test pagelock -- --nocapture
+//! NEARPAGE_SEED=17 cargo test -p nearpage-pagelock --test pagelock -- --nocapture
 //! ```
 //!
 //! `NEARPAGE_SEEDS=2000` runs that many seeds of 50 000 operations instead of the usual 200.
 //! Both together run so many from that seed on.
 
 mod machine;
+mod naive;
 mod play;
 
 use std::panic::catch_unwind;
@@ -29,7 +30,7 @@ fn page_locks_do_what_naive_locks_do() {
         match catch_unwind(|| machine::run(seed)) {
             Ok(tally) => all.add(&tally),
             Err(_) => panic!(
-                "replay: NEARPAGE_SEED={seed} cargo test -p nearpage --test pagelock -- --nocapture"
+                "replay: NEARPAGE_SEED={seed} cargo test -p nearpage-pagelock --test pagelock -- --nocapture"
             ),
         }
     }

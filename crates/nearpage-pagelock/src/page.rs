@@ -1,28 +1,29 @@
 //! The lock of one page.
 
+use core::pin::pin;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use super::allocator::PageAllocator;
+use nearpage::platform::Platform;
+use nearpage::{PageAllocator, Pfn};
+
+use crate::bits::{LockBits, lock_idle, unlock_idle};
 use crate::error::PageLockError;
-use crate::frame::FrameState;
-use crate::host::Platform;
-use crate::page_wait::{
-    Awaited, Key, LockBits, PageSite, Unlocked, Wait, lock_idle, try_lock, try_unlock, unlock_idle,
-};
-use crate::sync::{AtomicU32, Ordering};
-use crate::units::Pfn;
+use crate::hash::Key;
+use crate::platform::PageLockPlatform;
+use crate::wait::{Awaited, Interrupted, PageSite, Site, Unlocked, Wait, try_lock, try_unlock};
 
 /// The lock of one page of an allocated block.
 ///
 /// The page must stay allocated meanwhile: a free of a page that is locked or waited for is refused, as far as the first
 /// page of its block is concerned.
-pub struct PageLock<'a, 'm, P: Platform> {
+pub struct PageLock<'a, 'm, P: PageLockPlatform> {
     pub(super) allocator: &'a PageAllocator<'m, P>,
     pub(super) word: &'m AtomicU32,
     pub(super) pfn: Pfn,
 }
 
-impl<P: Platform> core::fmt::Debug for PageLock<'_, '_, P> {
+impl<P: PageLockPlatform> core::fmt::Debug for PageLock<'_, '_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("PageLock")
             .field("pfn", &self.pfn)
@@ -56,15 +57,15 @@ impl LockWord<'_> {
     }
 }
 
-impl<P: Platform> Clone for PageLock<'_, '_, P> {
+impl<P: PageLockPlatform> Clone for PageLock<'_, '_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Platform> Copy for PageLock<'_, '_, P> {}
+impl<P: PageLockPlatform> Copy for PageLock<'_, '_, P> {}
 
-impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
+impl<'a, 'm, P: PageLockPlatform> PageLock<'a, 'm, P> {
     /// The page.
     #[inline]
     pub fn pfn(&self) -> Pfn {
@@ -82,8 +83,7 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// that, and not any more when it is free. The words of the other pages say nothing of that.
     #[doc(hidden)]
     pub fn idle_of_first(&self) -> Option<u32> {
-        let word = self.allocator.frame_word(self.pfn)?;
-        (word.state() == FrameState::Allocated).then(|| word.without_lock().bits())
+        self.allocator.idle_word_of_first(self.pfn)
     }
 
     /// Whether somebody has locked the page.
@@ -132,10 +132,10 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
     /// The caller has locked it.
     ///
     /// # Errors
-    /// [`PageLockError::NotLocked`]; the host is told then ([`Platform::lock_misuse`]).
+    /// [`PageLockError::NotLocked`]; the host is told then ([`PageLockPlatform::lock_misuse`]).
     #[inline(always)]
     pub fn unlock(&self) -> Result<(), PageLockError> {
-        match try_unlock(self.word, self.allocator.model.page_lock.waiters_bit) {
+        match try_unlock(self.word, self.allocator.model().page_lock.waiters_bit) {
             Unlocked::AndNobodyWaits => {}
             unlocked => self.finish_unlock(unlocked)?,
         }
@@ -151,7 +151,7 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
             Unlocked::AndSomebodyWaits => self.site().wake(),
             Unlocked::NotLocked => {
                 let error = PageLockError::NotLocked { pfn: self.pfn };
-                return Err(self.allocator.refuse_unlock(error));
+                return Err(refuse_unlock(self.allocator, error));
             }
         }
         Ok(())
@@ -207,7 +207,7 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         }
         self.block(Awaited::Lock(self.site()), timeout)?;
         // Nobody keeps the page for who waits for it; who freed it meanwhile was wrong, and so was the wait.
-        if self.allocator.head_of(self.pfn).is_none() {
+        if !self.allocator.is_in_block(self.pfn) {
             self.unlock()?;
             return Err(PageLockError::NotAllocated { pfn: self.pfn });
         }
@@ -221,24 +221,50 @@ impl<'a, 'm, P: Platform> PageLock<'a, 'm, P> {
         awaited: Awaited<'_, P>,
         timeout: Option<Duration>,
     ) -> Result<(), PageLockError> {
-        self.allocator.block(awaited, timeout)
+        block(self.allocator, awaited, timeout)
     }
 
     pub(super) fn site(&self) -> PageSite<'a, P> {
         PageSite {
-            site: self.allocator.site(self.pfn, Key::page(self.pfn)),
+            site: site(self.allocator, self.pfn, Key::page(self.pfn)),
             word: self.word,
-            waiters_bit: self.allocator.model.page_lock.waiters_bit,
+            waiters_bit: self.allocator.model().page_lock.waiters_bit,
         }
     }
 }
 
-impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// Tells the host of an unlock that is refused.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn refuse_unlock(&self, error: PageLockError) -> PageLockError {
-        self.platform.lock_misuse(&error);
-        error
-    }
+/// Tells the host of an unlock that is refused.
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse_unlock<P: PageLockPlatform>(
+    pages: &PageAllocator<'_, P>,
+    error: PageLockError,
+) -> PageLockError {
+    pages.platform().lock_misuse(&error);
+    error
+}
+
+/// Waits, for a limited time if there is a limit.
+pub(crate) fn block<P: PageLockPlatform>(
+    pages: &PageAllocator<'_, P>,
+    awaited: Awaited<'_, P>,
+    timeout: Option<Duration>,
+) -> Result<(), PageLockError> {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let deadline = |time| Platform::now_ns(pages.platform()).saturating_add(nanoseconds(time));
+    let wait = pin!(Wait::new(awaited));
+    wait.as_ref().block(timeout.map(deadline)).map_err(|interrupted| match interrupted {
+        Interrupted::TimedOut => PageLockError::TimedOut,
+        Interrupted::Cancelled => PageLockError::Cancelled,
+    })
+}
+
+/// Where something in an online page is waited for.
+pub(crate) fn site<'a, P: PageLockPlatform>(
+    pages: &'a PageAllocator<'_, P>,
+    pfn: Pfn,
+    key: Key,
+) -> Site<'a, P> {
+    let (parking, table) = (pages.platform(), pages.wait_table(pfn));
+    Site { parking, table, key, here: pages.waiting_node() }
 }

@@ -1,24 +1,14 @@
 //! The lock bits of a frame's word: pure transitions, and their application to a cell.
 
-use crate::frame::{LOCKED, WAITERS};
-use crate::sync::{Cell32, Ordering};
+use core::sync::atomic::Ordering;
 
-/// Whether the frame's word tells an unlock that somebody waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WaitersBit {
-    /// It does: `PG_waiters`, Linux since 4.10.
-    #[default]
-    On,
-    /// Each unlock looks whether anybody waits in the page's bucket, and takes its lock if so.
-    Off,
-}
+use nearpage::internals::{Cell32, LOCKED, WAITERS};
+use nearpage::rules::WaitersBit;
 
-impl WaitersBit {
-    const fn mask(self) -> u32 {
-        match self {
-            Self::On => WAITERS,
-            Self::Off => 0,
-        }
+const fn mask(bit: WaitersBit) -> u32 {
+    match bit {
+        WaitersBit::On => WAITERS,
+        WaitersBit::Off => 0,
     }
 }
 
@@ -46,12 +36,12 @@ impl LockBits {
 
     /// What somebody who wants the lock makes of it: locked, or waited for.
     pub const fn locked_or_waited_for(self, bit: WaitersBit) -> LockBits {
-        if self.is_locked() { LockBits(self.0 | bit.mask()) } else { LockBits(self.0 | LOCKED) }
+        if self.is_locked() { LockBits(self.0 | mask(bit)) } else { LockBits(self.0 | LOCKED) }
     }
 
     /// What somebody who waits for an unlock makes of it: as it was, or waited for.
     pub const fn read_or_waited_for(self, bit: WaitersBit) -> LockBits {
-        if self.is_locked() { LockBits(self.0 | bit.mask()) } else { self }
+        if self.is_locked() { LockBits(self.0 | mask(bit)) } else { self }
     }
 }
 
@@ -111,19 +101,12 @@ pub(super) fn clear_waiters<C: Cell32>(cell: &C) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Migratetype, Word};
-    use crate::sync::AtomicU32;
-    use crate::units::{Order, ZoneIndex};
+    use core::sync::atomic::AtomicU32;
 
     /// All four states of the lock, within words of all kinds of pages.
     #[test]
     fn transitions_change_the_lock_bits_alone() {
-        let words = [
-            Word::BLANK,
-            Word::allocated(Order(10), Migratetype::Isolate, ZoneIndex(u16::MAX)),
-            Word::allocated(Order(0), Migratetype::Unmovable, ZoneIndex(0)),
-        ];
-        for rest in words.map(Word::bits) {
+        for rest in [0, !(LOCKED | WAITERS), 1, 0x1234_5678 & !(LOCKED | WAITERS)] {
             let of = |lock: u32| LockBits(rest | lock);
             let (idle, locked, waited) = (of(0), of(LOCKED), of(LOCKED | WAITERS));
             let stale = of(WAITERS);

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU32;
 use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
 use nearpage::testing::machine::TestMachine;
 use nearpage::testing::random::Random;
-use nearpage::{Config, Gfp, Model, Order, Request};
+use nearpage::{Config, Gfp, Model, Order, PageAllocator, Request};
+use nearpage_pagelock::testing::LockPlatform;
 
 use super::play::{Block, Play, Tally};
 
@@ -21,23 +22,25 @@ pub fn run(seed: u64) -> Tally {
         waiters_bit: random.one_of(&[WaitersBit::On, WaitersBit::On, WaitersBit::Off]),
     };
     let model = random.one_of(&Model::ALL).with(|changed| changed.page_lock = rules);
-    machine(&mut random).config(Config::new().with_model(model)).run(|allocator| {
-        // Nodes behind these have nobody's pages at first, so that their memory can go.
-        let homes = 1 + random.below(allocator.topology().len() as u64);
-        let blocks: Vec<Block> = (0..2 + random.below(14))
-            .map(|_| {
-                let order = Order(random.one_of(&[0, 0, 0, 1, 3]));
-                let gfp = random.one_of(&[Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE]);
-                let node = random.below(homes) as usize;
-                let node = allocator.topology().nodes()[node].id;
-                let pfn =
-                    allocator.alloc(Request::new(order, gfp).on(node)).expect("room for a few");
-                Block { pfn, order }
-            })
-            .collect();
-        let word = AtomicU32::new(0);
-        Play::new(allocator, &word, rules, blocks, random).run(OPERATIONS)
-    })
+    machine(&mut random).config(Config::new().with_model(model)).run_on(
+        |allocator: &PageAllocator<'_, LockPlatform>| {
+            // Nodes behind these have nobody's pages at first, so that their memory can go.
+            let homes = 1 + random.below(allocator.topology().len() as u64);
+            let blocks: Vec<Block> = (0..2 + random.below(14))
+                .map(|_| {
+                    let order = Order(random.one_of(&[0, 0, 0, 1, 3]));
+                    let gfp = random.one_of(&[Gfp::KERNEL, Gfp::HIGHUSER_MOVABLE]);
+                    let node = random.below(homes) as usize;
+                    let node = allocator.topology().nodes()[node].id;
+                    let pfn =
+                        allocator.alloc(Request::new(order, gfp).on(node)).expect("room for a few");
+                    Block { pfn, order }
+                })
+                .collect();
+            let word = AtomicU32::new(0);
+            Play::new(allocator, &word, rules, blocks, random).run(OPERATIONS)
+        },
+    )
 }
 
 /// One to four nodes, the first with memory, ids with gaps.

@@ -3,16 +3,19 @@
 
 use core::cell::Cell;
 use core::pin::Pin;
+use core::sync::atomic::Ordering;
 use core::task::Poll;
 
-use super::bits::{self, LockBits, WaitersBit, clear_waiters, read, update};
-use super::hash::Key;
-use super::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
-use super::table::WaitTable;
-use super::{OVERTAKEN_MAX, Parking};
-use crate::host::{Access, Parked};
-use crate::sync::{Cell32, Ordering};
-use crate::units::NodeIndex;
+use nearpage::NodeIndex;
+use nearpage::internals::Cell32;
+use nearpage::platform::Access;
+use nearpage::rules::WaitersBit;
+
+use crate::bits::{self, LockBits, clear_waiters, read, update};
+use crate::hash::Key;
+use crate::platform::{OVERTAKEN_MAX, Parked, Parking};
+use crate::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
+use crate::table::{self, WaitTable};
 
 /// Where somebody waits or wakes: a key of a table, and who looks at it.
 pub struct Site<'t, K: Parking> {
@@ -120,7 +123,7 @@ impl<K: Parking> PageSite<'_, K> {
     pub fn wake(self) {
         let Self { site, word, waiters_bit } = self;
         site.touch(Access::Read);
-        if waiters_bit == WaitersBit::Off && !site.table.bucket(site.key).has_entries() {
+        if waiters_bit == WaitersBit::Off && !table::bucket(site.table, site.key).has_entries() {
             return;
         }
         let mut lock_is_given = false;
@@ -149,7 +152,7 @@ impl<K: Parking> PageSite<'_, K> {
         match kind {
             // The new owner sees what the ones before it wrote: Acquire as for any lock.
             Kind::HandOver if try_lock(self.word) => {
-                self.site.table.events.handed_over();
+                self.site.table.state.events.handed_over();
                 Verdict::Wake(OWNER)
             }
             Kind::Exclusive if !read(self.word).is_locked() => Verdict::Wake(WOKEN),
@@ -171,13 +174,13 @@ impl<K: Parking> Site<'_, K> {
     /// The bucket's line is touched, for hosts that charge for it.
     #[inline(always)]
     fn touch(self, access: Access) {
-        self.parking.touch(core::ptr::from_ref(self.table.bucket(self.key)).cast(), access);
+        self.parking.touch(core::ptr::from_ref(table::bucket(self.table, self.key)).cast(), access);
     }
 
     /// Wakes all who wait for the key, if there are any.
     pub fn wake_all(self) {
         self.touch(Access::Read);
-        if self.table.bucket(self.key).has_entries() {
+        if table::bucket(self.table, self.key).has_entries() {
             self.wake(|_| Verdict::Wake(WOKEN), |_| {});
         }
     }
@@ -189,13 +192,13 @@ impl<K: Parking> Site<'_, K> {
             let mut woken = Woken::new();
             self.touch(Access::Write);
             {
-                let mut bucket = self.table.lock(self.key);
+                let mut bucket = table::lock(self.table, self.key);
                 let ticket = *ticket.get_or_insert(bucket.next_ticket());
                 bucket.wake(self.key, ticket, &mut woken, &mut judge);
                 after(&bucket);
             }
             for &(thread, node) in woken.threads() {
-                self.table.events.woken(node != self.here);
+                self.table.state.events.woken(node != self.here);
                 self.parking.unpark(thread);
             }
             if !woken.is_full() {
@@ -349,7 +352,7 @@ impl<'t, K: Parking> Wait<'t, K> {
         let entry = unsafe { self.map_unchecked(|wait| &wait.entry) };
         let thread = site.parking.this_thread(entry.get_ref().signal());
         site.touch(Access::Write);
-        let mut bucket = site.table.lock(site.key);
+        let mut bucket = table::lock(site.table, site.key);
         // SAFETY: 1. The bucket is that of the entry's key, and the entry is not listed: the state is `Idle`.
         // 2. It is taken out in `leave`, at the latest when the wait is dropped.
         unsafe { bucket.push(entry, self.kind(), thread) };
@@ -362,7 +365,7 @@ impl<'t, K: Parking> Wait<'t, K> {
             self.state.set(State::Done);
             return Poll::Ready(());
         }
-        site.table.events.queued(&bucket.company(site.key));
+        site.table.state.events.queued(&bucket.company(site.key));
         Poll::Pending
     }
 
@@ -409,7 +412,7 @@ impl<'t, K: Parking> Wait<'t, K> {
 
     fn leave(&self) -> bool {
         let site = self.awaited.site();
-        let mut bucket = site.table.lock(site.key);
+        let mut bucket = table::lock(site.table, site.key);
         if bucket.remove(&self.entry) {
             self.settle(&bucket);
             self.state.set(State::Idle);

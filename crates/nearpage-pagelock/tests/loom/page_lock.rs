@@ -8,18 +8,19 @@ use std::task::Poll;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use nearpage::internals::{
-    Awaited, Bucket, Cell32, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
-};
-use nearpage::pagelock::{Parking, Site, Wait};
-use nearpage::platform::{Parked, ParkedThread};
+use nearpage::internals::Cell32;
 use nearpage::rules::WaitersBit;
 use nearpage::{NodeIndex, Pfn};
+use nearpage_pagelock::internals::{
+    Awaited, Bucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
+};
+use nearpage_pagelock::{Parked, ParkedThread, Parking, Site, Wait};
 use std::sync::atomic::Ordering;
 
-use crate::cells::{Honest, Mutant, Mutation};
+use crate::cell32::Honest;
 use crate::explore::{assert_found, explore};
-use crate::host::ModelLock;
+use crate::model_lock::ModelLock;
+use crate::mutant::{Mutant, Mutation};
 
 /// Preemptions in a run of two threads.
 const OF_TWO: usize = 8;

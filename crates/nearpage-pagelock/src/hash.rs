@@ -1,6 +1,7 @@
 //! What is waited for, and the bucket that it belongs to (facts 10.1).
 
-use crate::units::Pfn;
+use nearpage::Pfn;
+use nearpage::stats::AwaitedBit;
 
 /// Buckets of a wait table. `WAIT_TABLE_BITS` is 8 in 4.9 and in the proposal of 2016.
 pub const BUCKETS: usize = 1 << BUCKET_BITS;
@@ -34,6 +35,11 @@ impl Key {
     pub(crate) fn locked_page(self) -> Option<Pfn> {
         let offset = self.address.checked_sub(DESCRIPTORS)?;
         (self.bit == 0).then_some(Pfn(offset / DESCRIPTOR_BYTES))
+    }
+
+    /// The same, for who finds it in disorder.
+    pub(crate) const fn awaited(self) -> AwaitedBit {
+        AwaitedBit { address: self.address, bit: self.bit }
     }
 
     /// The bucket. `kernel/sched/core.c: bit_waitqueue`, 4.9, with `include/linux/hash.h: hash_64` since 4.7.

@@ -8,14 +8,16 @@ use std::sync::atomic::Ordering;
 
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
-use nearpage::internals::{Awaited, Bucket, Cell32, Key, WaitTable};
-use nearpage::pagelock::{Parking, Site, Wait};
-use nearpage::platform::{Lock, Parked, ParkedThread};
+use nearpage::internals::Cell32;
+use nearpage::platform::Lock;
 use nearpage::{NodeIndex, Pfn};
+use nearpage_pagelock::internals::{Awaited, Bucket, Key, WaitTable, hold_buckets};
+use nearpage_pagelock::{Parked, ParkedThread, Parking, Site, Wait};
 
-use crate::cells::{Honest, Mutant, Mutation};
+use crate::cell32::Honest;
 use crate::explore::{assert_found, explore};
-use crate::host::ModelLock;
+use crate::model_lock::ModelLock;
+use crate::mutant::{Mutant, Mutation};
 
 loom::lazy_static! {
     /// Locks that are held now.
@@ -99,14 +101,14 @@ fn hold_against_first_use<W: Cell32 + Send + Sync + 'static>() {
         assert!(wait.as_ref().poll().is_pending());
     });
     {
-        let held: Vec<_> = table.hold().collect();
+        let held: Vec<_> = hold_buckets(&table).collect();
         // An exchange: loom tries no other thread before a load.
         let all = HELD.fetch_add(0, Ordering::Relaxed);
         assert_eq!(all, held.len(), "a lock is held by another thread");
         assert!(held.len() == 2 || held.iter().all(|bucket| bucket.is_empty()));
     }
     waiter.join().expect("it does not panic");
-    assert!(table.hold().all(|bucket| bucket.is_empty()));
+    assert!(hold_buckets(&table).all(|bucket| bucket.is_empty()));
 }
 
 #[test]
