@@ -387,7 +387,7 @@ impl<'m, P: SlabPlatform> SlabAllocator<'_, 'm, P> {
     }
 
     /// Brings all free objects of all caches home and gives all free slabs back; returns pages. May be called by
-    /// a host that is asked for memory ([`Platform::direct_reclaim`]).
+    /// a host that is asked for memory ([`Platform::direct_reclaim`](nearpage::platform::Platform::direct_reclaim)).
     pub fn shrink_all(&self) -> PageCount {
         let registry = self.registry.lock();
         // A CPU that another thread stops just now is emptied by it.

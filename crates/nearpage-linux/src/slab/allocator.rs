@@ -205,12 +205,12 @@ impl<'a> SlabAllocator<'a> {
         text(|out| self.calls().write_slabinfo(out))
     }
 
-    /// What the caches did; see [`slab::SlabAllocator::write_stats`].
+    /// What the caches did; see [`nearpage_slab::SlabAllocator::write_stats`].
     pub fn statistics(&self) -> String {
         text(|out| self.calls().write_stats(out))
     }
 
-    /// Walks all caches and changes nothing; see [`slab::SlabAllocator::check_all`]. Results may be inaccurate while other
+    /// Walks all caches and changes nothing; see [`nearpage_slab::SlabAllocator::check_all`]. Results may be inaccurate while other
     /// threads use caches. The memory's background thread waits meanwhile.
     ///
     /// # Errors
