@@ -11,7 +11,7 @@ use nearpage::testing::random::Random;
 use nearpage::{
     CpuId, FreeError, Gfp, NodeIndex, OfflineError, Order, PageAllocator, PageCount, Pfn, Request,
 };
-use nearpage_pagelock::internals::Awaited;
+use nearpage_pagelock::internals::{Awaited, hold_buckets};
 use nearpage_pagelock::testing::LockPlatform;
 use nearpage_pagelock::{PageLockError, PageLocks as _, ParkedThread, Wait};
 
@@ -515,9 +515,7 @@ impl<'a, 'm> Play<'a, 'm> {
         }
         let checked = self.allocator.check().expect("the walker finds nothing");
         assert_eq!(checked.allocated.0, 0);
-        assert!(
-            self.allocator.stillness().hold_buckets().all(|bucket| bucket.is_empty()),
-            "stale entries"
-        );
+        let mut buckets = self.allocator.stillness().wait_tables().flat_map(hold_buckets);
+        assert!(buckets.all(|bucket| bucket.is_empty()), "stale entries");
     }
 }
