@@ -24,7 +24,7 @@
 //!
 //! **Order.** An unlock wakes all readers ([`Kind::Reader`](queue::Kind::Reader)) and the oldest of those who want the lock. Anybody
 //! may take the lock until that one runs: then it queues again, at the end. After five times it is handed
-//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`](platform::OVERTAKEN_MAX)). For a reader who found the page locked
+//! the lock by whoever unlocks, so that nobody comes between ([`OVERTAKEN_MAX`](parking::OVERTAKEN_MAX)). For a reader who found the page locked
 //! again so often, or still, since unlocks from before its wait woke it, whoever unlocks looks whether the page is unlocked;
 //! a reader never has the lock. This is the protocol of Linux 5.9
 //! and later (`mm/filemap.c: folio_wait_bit_common`, facts 10.3), without references to pages: who waits for a page
@@ -50,6 +50,7 @@ mod by_frame;
 mod error;
 mod hash;
 mod page;
+mod parking;
 mod platform;
 mod queue;
 mod table;
@@ -64,6 +65,7 @@ pub use bit_wait::BitWord;
 pub use by_frame::PageLocks;
 pub use error::PageLockError;
 pub use page::PageLock;
-pub use platform::{PageLockPlatform, Parked, ParkedThread, Parking};
+pub use parking::{Parked, ParkedThread, Parking};
+pub use platform::PageLockPlatform;
 pub use table::WaitState;
 pub use wait::{Interrupted, Site, Wait};

@@ -17,7 +17,7 @@ use nearpage::internals::Cell32;
 use nearpage::platform::Lock;
 
 use crate::hash::Key;
-use crate::platform::{ParkedThread, Parking};
+use crate::parking::{ParkedThread, Parking};
 
 /// What a waiter wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use nearpage::internals::{Cell32, WaiterTable, Waiters};
 use nearpage::stats::{AwaitedBit, WaitCounts};
 
 use crate::hash::{BUCKETS, Key};
-use crate::platform::Parking;
+use crate::parking::Parking;
 use crate::queue::{Bucket, Company, HeldBucket, LockedBucket};
 
 /// Counted as they happen, by anybody: each is beside a sleep or a wake-up, which costs a hundred times as much.

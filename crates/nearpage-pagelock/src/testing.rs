@@ -9,7 +9,8 @@ use nearpage::platform::{Platform, SingleLock, SingleStorage};
 use nearpage::testing::plain::PlainPlatform;
 
 use crate::error::PageLockError;
-use crate::platform::{PageLockPlatform, Parked, ParkedThread};
+use crate::parking::{Parked, ParkedThread};
+use crate::platform::PageLockPlatform;
 use crate::table::WaitState;
 
 /// The plain platform, with page locks. A park lasts until its deadline, or for a nanosecond.

@@ -13,7 +13,7 @@ use nearpage::rules::WaitersBit;
 
 use crate::bits::{self, LockBits, clear_waiters, read, update};
 use crate::hash::Key;
-use crate::platform::{OVERTAKEN_MAX, Parked, Parking};
+use crate::parking::{OVERTAKEN_MAX, Parked, Parking};
 use crate::queue::{Entry, Kind, LockedBucket, OWNER, Verdict, WAITING, WOKEN, Woken};
 use crate::table::{self, WaitTable};
 
