@@ -249,14 +249,17 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     for then in &answer.then {
         let rules = if answer.then.len() > 1 { format!("{}: ", then.model) } else { String::new() };
         said.push(format!("{rules}{}", sentence(&answer.now, then)));
-        said.extend(range(then, answer.starts));
+        said.extend(range(then, answer));
     }
     let table = figures(answer, vec![format!("now: {}{of_other}", answer.now_is)]);
     let mut leaves_out = answer.leaves_out.clone();
-    if let Some(percent) = answer.fidelity_percent {
+    if let (Some(percent), Some(worst)) = (answer.fidelity_percent, answer.fidelity_worst) {
         leaves_out.insert(
             0,
-            format!("on the recorded machine the model scores {percent:.2} % (nearpage replay)"),
+            format!(
+                "on the recorded machine the model scores {percent:.2} %, in its worst row, {}, {:.2} % (nearpage replay)",
+                worst.quantity, worst.percent
+            ),
         );
     }
     vec![
@@ -360,7 +363,7 @@ fn short(ratio: f64) -> String {
     }
 }
 
-fn range(then: &Then, starts: u32) -> Option<String> {
+fn range(then: &Then, answer: &StudyAnswer) -> Option<String> {
     let text = |of: Ratio, what: &str| {
         let [least, most] = of.range?;
         Some(format!("{what} {} to {}", short(least), short(most)))
@@ -371,7 +374,11 @@ fn range(then: &Then, starts: u32) -> Option<String> {
         text(then.ratios.kept, "kept"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
-    (!all.is_empty()).then(|| format!("From {starts} drawn starts, times: {}.", all.join(", ")))
+    let (starts, level) = (answer.starts, answer.level_percent?);
+    let all = (!all.is_empty()).then(|| all.join(", "))?;
+    Some(format!(
+        "From {starts} drawn starts (one more lies within with {level:.0} %), times: {all}."
+    ))
 }
 
 /// The table: recorded, now, and then with its ratio to now.
