@@ -46,7 +46,9 @@ impl Fidelity {
     fn __repr__(&self) -> String {
         match self.percent {
             Some(percent) => {
-                let worst = self.worst.map_or(String::new(), |(of, percent)| format!(", worst {of} {percent:.2} %"));
+                let worst = self
+                    .worst
+                    .map_or(String::new(), |(of, percent)| format!(", worst {of} {percent:.2} %"));
                 format!("Fidelity({percent:.2} %{worst})")
             }
             None => "Fidelity(nothing is recorded to compare with)".into(),

@@ -68,7 +68,7 @@ mod tests {
         let movable = single(Migratetype::Movable);
         let mut clues =
             Clues { count: PageCount(2000), content: Content::default(), of: (CpuId(0), 0) };
-        clues.content.pages[movable] = 700;
+        (clues.content.pages[movable], clues.content.open[movable]) = (700, [700, 700]);
         let starts = [Guess::Likely, Guess::Drawn(Draw::new(1))].map(|guess| guess.pages(&clues));
         assert!(starts.iter().all(|pages| pages.iter().sum::<u64>() == 2000));
         assert_eq!(starts.map(|pages| pages[movable]), [700, 700]);

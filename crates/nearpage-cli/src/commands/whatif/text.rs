@@ -377,7 +377,7 @@ fn range(then: &Then, answer: &StudyAnswer) -> Option<String> {
     let (starts, level) = (answer.starts, answer.level_percent?);
     let all = (!all.is_empty()).then(|| all.join(", "))?;
     Some(format!(
-        "From {starts} drawn starts (one more lies within with {level:.0} %), times: {all}."
+        "From {starts} drawn starts (level {level:.0} %), times: {all}."
     ))
 }
 
