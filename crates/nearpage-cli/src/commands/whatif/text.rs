@@ -391,9 +391,7 @@ fn range(then: &Then, answer: &StudyAnswer) -> Option<String> {
     let all: Vec<String> = all.into_iter().flatten().collect();
     let (starts, level) = (answer.starts, answer.level_percent?);
     let all = (!all.is_empty()).then(|| all.join(", "))?;
-    Some(format!(
-        "From {starts} drawn starts (level {level:.0} %), times: {all}."
-    ))
+    Some(format!("From {starts} drawn starts (level {level:.0} %), times: {all}."))
 }
 
 /// The table: recorded, now, and then with its ratio to now.
