@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use nearpage::platform::{Platform, Shortage, SingleLock, SingleStorage, SingleThreaded};
 use nearpage::{CpuId, NodeId, ZoneKind};
+use nearpage_slab::SlabPlatform;
 
 /// The host of a replay. Background reclaim is asked for here and done by the trace: its frees are events.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ impl ReplayPlatform {
 impl Platform for ReplayPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &SingleStorage {
@@ -46,3 +48,5 @@ impl Platform for ReplayPlatform {
         }
     }
 }
+
+impl SlabPlatform for ReplayPlatform {}

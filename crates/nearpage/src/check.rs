@@ -11,13 +11,13 @@ use crate::alloc::PageAllocator;
 use crate::buddy::BuddyError;
 use crate::frame::{FrameState, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
 use crate::host::Platform;
-use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::pageset::Pageset;
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{CountedList, Storage, list_order};
 use crate::places::quota::Quota;
 use crate::places::zone_maps::{PAGES, ZoneMaps, isolated_in};
 use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
+use crate::waiters::{AwaitedBit, Waiters as _, WaitersBit};
 use crate::zone::Zone;
 
 /// What the walker counted.
@@ -122,7 +122,7 @@ pub enum CheckError {
     /// Somebody waits for a page in the wrong bucket, or the page's word does not say so.
     Waiter {
         /// What is waited for.
-        key: Key,
+        key: AwaitedBit,
     },
     /// The published free pages of a zone are not those on its lists.
     Published {
@@ -211,19 +211,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Every entry of a wait table is found by who unlocks its page.
     fn check_waiters(&self) -> Result<(), CheckError> {
-        let is_told = self.model().page_lock.waiters_bit == WaitersBit::On;
-        let is_found = |key: Key| match key.locked_page().map(|pfn| self.frame_word(pfn)) {
-            Some(word) => !is_told || word.is_some_and(Word::has_waiters),
-            None => true,
-        };
-        let mut lost = None;
-        for table in self.wait_tables() {
-            table.for_each(|key, is_in_place| {
-                if !is_in_place || !is_found(key) {
-                    lost = Some(key);
-                }
-            });
-        }
+        let is_off = self.model().page_lock.waiters_bit == WaitersBit::Off;
+        let is_told = |page: Pfn| is_off || self.frame_word(page).is_some_and(Word::has_waiters);
+        let lost = self.wait_tables().iter().find_map(|table| P::Waiters::lost(table, &is_told));
         lost.map_or(Ok(()), |key| Err(CheckError::Waiter { key }))
     }
 

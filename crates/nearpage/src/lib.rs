@@ -18,7 +18,6 @@ mod gfp;
 mod host;
 mod limit;
 mod model;
-mod page_wait;
 mod pcp;
 mod places;
 mod policy;
@@ -29,14 +28,13 @@ mod sync;
 mod topology;
 mod units;
 mod vmstat;
+mod waiters;
 mod watermark;
 mod zone;
 mod zonelist;
 
-pub mod pagelock;
 pub mod platform;
 pub mod rules;
-pub mod slab;
 pub mod stats;
 
 #[doc(hidden)]

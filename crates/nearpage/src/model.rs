@@ -7,10 +7,10 @@ pub use about::UnknownModel;
 pub use crate::host::PageblockOwners;
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
-use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::ZoneInstances;
 use crate::units::PageCount;
+use crate::waiters::PageLockRules;
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};

@@ -1,15 +1,16 @@
 //! The seam: what the core needs from the place that it runs in.
 //!
-//! A host implements [`Platform`]. The trait has two types, two methods that a host must write, and callbacks that it may
+//! A host implements [`Platform`]. The trait has three types, two methods that a host must write, and callbacks that it may
 //! write:
 //!
 //! | item | what it is | what a host may choose |
 //! |---|---|---|
 //! | [`Platform::Lock`] | a mutual exclusion lock around a value | a spin lock, a mutex; [`SingleLock`] for one thread |
 //! | [`Platform::Storage`] | how a CPU's pagesets are kept, and how they are exclusive | [`SerialStorage`] over an [`Exclusion`], or a [`Storage`] of its own |
+//! | [`Platform::Waiters`] | who waits for locks of pages | `()`, or `WaitState` of `nearpage-pagelock` |
 //! | [`Platform::storage`] | the storage | |
 //! | [`Platform::now_ns`] | monotonic time | a clock; a counter in tests |
-//! | callbacks | calls for help, waits, reports of misuse | nothing, or what the host can do |
+//! | callbacks | calls for help, reports of misuse | nothing, or what the host can do |
 //!
 //! [`SingleThreaded`] is a complete platform for one thread.
 //!
@@ -50,11 +51,10 @@
 //! kernel in `tests/platform.rs`.
 
 pub use crate::frame::ZoneFrames;
-pub use crate::host::{
-    Access, CompactEffort, Compacted, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage,
-};
+pub use crate::host::{Access, CompactEffort, Compacted, Lock, NodeReclaimed, Platform, Shortage};
 pub use crate::pcp::serial::{
     CpuLock, CurrentCpu, Exclusion, LinkedList, Locked, SerialStorage, Single, TryLock,
 };
 pub use crate::pcp::storage::{CountedList, EachList, ListCounts, Pop, Push, Storage};
 pub use crate::single::{ChosenCpu, SingleLock, SingleStorage, SingleThreaded};
+pub use crate::waiters::Waiters;

@@ -4,15 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 43] = [
+const LAYERS: [&str; 38] = [
     "units",
     "sync",
     "places::bitmap",
     "places::map",
     "slot",
     "frame",
-    "slab::geometry",
-    "slab::descriptor",
     "arena",
     "gfp",
     "error",
@@ -20,7 +18,7 @@ const LAYERS: [&str; 43] = [
     "pcp::tuning",
     "pcp::storage",
     "pcp::serial",
-    "slab::error",
+    "waiters",
     "host",
     "pcp::pieces",
     "places::size",
@@ -30,7 +28,6 @@ const LAYERS: [&str; 43] = [
     "watermark",
     "zonelist",
     "buddy",
-    "page_wait",
     "model",
     "limit",
     "zone",
@@ -40,11 +37,9 @@ const LAYERS: [&str; 43] = [
     "policy",
     "alloc",
     "vmstat",
-    "slab",
     "check",
     "single",
     "platform",
-    "pagelock",
     "rules",
     "stats",
     "internals",
