@@ -7,7 +7,7 @@ use core::time::Duration;
 use nearpage::pagelock::PageLockError;
 use nearpage::platform::{Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock};
 use nearpage::slab::{ObjectError, ObjectStorage};
-use nearpage::{FreeError, PageCount, PageblockOwners};
+use nearpage::{FreeError, PageCount};
 
 use crate::exclusion::ByInterrupts;
 use crate::lock::TicketLock;
@@ -69,9 +69,9 @@ impl<K, S> core::fmt::Debug for KernelPlatform<K, S> {
 impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
     type Lock<T> = TicketLock<K, T>;
     type Storage = S;
+    type Rules = K::Rules;
     const PAGE_SHIFT: Option<u32> = Some(K::PAGE_SHIFT);
     const HARDENED: bool = K::HARDENED;
-    const OWNERS: Option<PageblockOwners> = K::OWNERS;
 
     #[inline(always)]
     fn storage(&self) -> &S {

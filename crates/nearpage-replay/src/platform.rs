@@ -28,6 +28,7 @@ impl ReplayPlatform {
 impl Platform for ReplayPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = nearpage::rules::ByModel;
     const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &SingleStorage {

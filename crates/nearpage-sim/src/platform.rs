@@ -121,6 +121,7 @@ impl<'w> SimPlatform<'w> {
 impl<'w> Platform for SimPlatform<'w> {
     type Lock<T> = SimLock<T>;
     type Storage = SimStorage<'w>;
+    type Rules = nearpage::rules::ByModel;
 
     #[inline]
     fn storage(&self) -> &Self::Storage {

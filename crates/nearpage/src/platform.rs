@@ -1,12 +1,13 @@
 //! The seam: what the core needs from the place that it runs in.
 //!
-//! A host implements [`Platform`]. The trait has two types, two methods that a host must write, and callbacks that it may
+//! A host implements [`Platform`]. The trait has three types, two methods that a host must write, and callbacks that it may
 //! write:
 //!
 //! | item | what it is | what a host may choose |
 //! |---|---|---|
 //! | [`Platform::Lock`] | a mutual exclusion lock around a value | a spin lock, a mutex; [`SingleLock`] for one thread |
 //! | [`Platform::Storage`] | how a CPU's pagesets are kept, and how they are exclusive | [`SerialStorage`] over an [`Exclusion`], or a [`Storage`] of its own |
+//! | [`Platform::Rules`] | the rules; others are not compiled | [`Places`](crate::rules::Places), [`Linux`](crate::rules::Linux), [`ByModel`](crate::rules::ByModel) |
 //! | [`Platform::storage`] | the storage | |
 //! | [`Platform::now_ns`] | monotonic time | a clock; a counter in tests |
 //! | callbacks | calls for help, waits, reports of misuse | nothing, or what the host can do |
@@ -49,6 +50,7 @@
 //! `testing::storage::check_exclusion` looks whether a stopped CPU is left alone. Both run on the storage of the toy
 //! kernel in `tests/platform.rs`.
 
+pub use crate::alloc::RuleSet;
 pub use crate::frame::ZoneFrames;
 pub use crate::host::{
     Access, CompactEffort, Compacted, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage,

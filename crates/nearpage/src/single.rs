@@ -123,6 +123,7 @@ impl SingleThreaded {
 impl Platform for SingleThreaded {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = crate::rule_set::Places;
 
     fn storage(&self) -> &SingleStorage {
         &self.storage
