@@ -266,7 +266,8 @@ impl HasBuddy for ByModel {
 const HAS_MAPS: &str = "under rules with maps each zone has them";
 const HAS_QUOTA: &str = "under rules with quotas each CPU has one of each zone";
 
-/// Writes a trait of what rules do, and its implementations, out of a table.
+/// Writes a trait of what rules do, and its implementations, out of a table. What either mechanism does is the name of a
+/// method, or an expression where a line says it.
 macro_rules! rules {
     (
         $(#[$about:meta])*
@@ -274,7 +275,7 @@ macro_rules! rules {
         $(
             $(#[$doc:meta])*
             fn $name:ident($here:ident: &$of:ident $(, $argument:ident: $type:ty)* $(,)?) $(-> $answer:ty)?
-                => $places:ident | $linux:ident;
+                => $places:tt | $linux:tt;
         )*
     ) => {
         $(#[$about])*
@@ -285,21 +286,21 @@ macro_rules! rules {
                 fn $name<'m, P: Platform<Rules = Self>>($here: &$of<'m, P> $(, $argument: $type)*) $(-> $answer)?;
             )*
         }
-        #[allow(private_interfaces, reason = "as above")]
+        #[allow(private_interfaces, unused_variables, reason = "as above; where there is nothing to do")]
         impl $trait for crate::rule_set::Places {
             $(
                 #[inline(always)]
                 fn $name<'m, P: Platform<Rules = Self>>($here: &$of<'m, P> $(, $argument: $type)*) $(-> $answer)? {
-                    $here.$places($($argument),*)
+                    crate::rule_set::body!($here $places ($($argument),*))
                 }
             )*
         }
-        #[allow(private_interfaces, reason = "as above")]
+        #[allow(private_interfaces, unused_variables, reason = "as above; where there is nothing to do")]
         impl $trait for crate::rule_set::Linux {
             $(
                 #[inline(always)]
                 fn $name<'m, P: Platform<Rules = Self>>($here: &$of<'m, P> $(, $argument: $type)*) $(-> $answer)? {
-                    $here.$linux($($argument),*)
+                    crate::rule_set::body!($here $linux ($($argument),*))
                 }
             )*
         }
@@ -308,10 +309,20 @@ macro_rules! rules {
             $(
                 #[inline(always)]
                 fn $name<'m, P: Platform<Rules = Self>>($here: &$of<'m, P> $(, $argument: $type)*) $(-> $answer)? {
-                    if $here.has_maps() { $here.$places($($argument),*) } else { $here.$linux($($argument),*) }
+                    match $here.has_maps() {
+                        true => crate::rule_set::body!($here $places ($($argument),*)),
+                        false => crate::rule_set::body!($here $linux ($($argument),*)),
+                    }
                 }
             )*
         }
     };
 }
 pub(crate) use rules;
+
+/// What an entry of such a table does.
+macro_rules! body {
+    ($here:ident $name:ident ($($argument:ident),*)) => { $here.$name($($argument),*) };
+    ($here:ident { $($does:tt)* } ($($argument:ident),*)) => { { $($does)* } };
+}
+pub(crate) use body;

@@ -37,9 +37,12 @@ use crate::places::zone_maps::ZoneMaps;
 use crate::rule_set::{ByModel, HasMaps, RuleParts, rules};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{
-    NodeId, NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind,
+    NodeId, NodeIndex, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneIndex,
+    ZoneKind,
 };
-use crate::watermark::{AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast};
+use crate::watermark::{
+    AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
+};
 
 /// Written at each change of the free pages, so on a pair of lines of its own: processors fetch the second of a pair with
 /// the first. Where there are free lists, only the holder of the lock writes.
@@ -91,11 +94,14 @@ rules! {
     trait ZoneRules: RuleParts;
 
     /// One more than the largest orders of free blocks: of types 0 to 2, and of reserved ones; 0 if there is none.
-    fn orders(zone: &Zone) -> (u8, u8) => orders_of_maps | published_orders;
+    fn orders(zone: &Zone) -> (u8, u8)
+        => { (ORDERS as u8, ORDERS as u8) } | published_orders;
     /// Whether a check passes, by the blocks that there are.
-    fn would_pass(zone: &Zone, check: &WatermarkCheck) -> bool => passes_by_maps | passes_by_orders;
+    fn would_pass(zone: &Zone, check: &WatermarkCheck) -> bool
+        => passes_by_maps | { watermark_ok(check, zone.has_blocks()) };
     /// Free blocks by type and order.
-    fn free_area(zone: &Zone) -> [[u32; ORDERS]; Migratetype::COUNT] => free_area_of_maps | free_area_of_buddy;
+    fn free_area(zone: &Zone) -> [[u32; ORDERS]; Migratetype::COUNT]
+        => { zone.maps().free_area(zone.frames()) } | free_area_of_buddy;
     /// Calls `each` with the free blocks of an order and a type, until it breaks.
     fn each_free_block(
         zone: &Zone,
@@ -104,16 +110,20 @@ rules! {
         each: impl FnMut(Pfn) -> ControlFlow<()>,
     ) => each_block_of_maps | each_block_of_buddy;
     /// Pages of reserved pageblocks.
-    fn reserved(zone: &Zone) -> PageCount => reserved_in_maps | reserved_in_buddy;
+    fn reserved(zone: &Zone) -> PageCount
+        => { PageCount(zone.maps().reserved()) } | { zone.lock_from_outside().buddy().reserved() };
     /// Blocks taken from pageblocks of other types.
-    fn fallbacks(zone: &Zone) -> u64 => fallbacks_of_maps | fallbacks_of_buddy;
+    fn fallbacks(zone: &Zone) -> u64
+        => { zone.maps().fallbacks() } | { zone.lock_from_outside().buddy().fallbacks() };
     /// Whether a pageblock is known to be free without a look at its words.
-    fn is_whole(zone: &Zone, number: u32) -> bool => is_whole_in_maps | is_whole_in_buddy;
+    fn is_whole(zone: &Zone, number: u32) -> bool
+        => { zone.maps().is_whole(number >> PAGEBLOCK_ORDER.0) } | { false };
     /// Reserves the pageblock of a block that an urgent request of higher order got, or another one.
-    fn reserve_for(zone: &Zone, number: u32, order: Order) => reserve_pageblock | reserve_in_buddy;
+    fn reserve_for(zone: &Zone, number: u32, order: Order)
+        => { zone.reserve_pageblock() } | reserve_in_buddy;
     /// Gives a reserved pageblock to type `ours`; returns whether there was one.
     fn unreserve(zone: &Zone, ours: Migratetype, force: Force) -> bool
-        => unreserve_pageblock | unreserve_in_buddy;
+        => unreserve_pageblock | { zone.lock().buddy().unreserve(zone.frames, ours, force) };
     /// Nobody gets a page of these pageblocks any more. Returns the first that was isolated already, and goes no further.
     fn isolate(zone: &Zone, pageblocks: impl Iterator<Item = u32>) -> Option<u32>
         => isolate_in_maps | isolate_in_buddy;
@@ -121,30 +131,35 @@ rules! {
     fn end_isolation(zone: &Zone, pageblocks: impl Iterator<Item = u32>)
         => end_isolation_in_maps | end_isolation_in_buddy;
     /// What of isolated pageblocks is free.
-    fn isolated(zone: &Zone, range: Range<u32>) -> Isolated => isolated_in_maps | isolated_in_buddy;
+    fn isolated(zone: &Zone, range: Range<u32>) -> Isolated
+        => isolated_in_maps | { zone.lock().buddy().isolated(zone.frames, range) };
     /// Gives a pageblock another type, to arrange a state; returns whether that can be.
-    fn set_type(zone: &Zone, number: u32, of: Migratetype) -> bool => set_pageblock_type | set_type_in_buddy;
+    fn set_type(zone: &Zone, number: u32, of: Migratetype) -> bool
+        => set_pageblock_type | { zone.lock_from_outside().buddy().set_pageblock_type(zone.frames, number, of) };
     /// Takes a block, whatever the marks, to arrange a state.
     fn take_apart(zone: &Zone, platform: &P, order: Order, of: Migratetype) -> Option<u32>
-        => take_apart_from_maps | take_apart_from_buddy;
+        => take_apart_from_maps | { zone.take_apart_from_buddy(order, of) };
     /// Brings a block back, to arrange a state.
     fn bring(zone: &Zone, platform: &P, number: u32, order: Order, at: Insertion)
-        => bring_to_maps | bring_to_buddy;
+        => { zone.bring_to_maps(platform, number, order) }
+        | { zone.lock_from_outside().buddy().free(zone.frames, number, order, at) };
     /// Takes the first free pages between two frames that are to be lent.
-    fn lend(zone: &Zone, range: Range<u32>, lending: Lending) -> Option<Lent> => lend_of_maps | lend_of_buddy;
+    fn lend(zone: &Zone, range: Range<u32>, lending: Lending) -> Option<Lent>
+        => lend_of_maps | { zone.lend_of_buddy(range) };
     /// Ends what [`lend`](Self::lend) began.
     fn lent_are_back(zone: &Zone, pages: Range<u32>) => lent_to_maps | lent_to_buddy;
     /// Writes to words that all CPUs share by threads whose CPU has no quota; `None` where each is in a hold of the lock.
-    fn shared_writes(zone: &Zone) -> Option<u64> => writes_outside | no_writes_outside;
+    fn shared_writes(zone: &Zone) -> Option<u64>
+        => { Some(zone.maps().outside().shared_writes.get()) } | { None };
     /// Marks what is free, in a walk.
     fn mark_free(
         zone: &Zone,
         node: NodeId,
         mark: impl Fn(u32, Order) -> Result<(), CheckError>,
-    ) -> Result<(), CheckError> => mark_maps | mark_buddy;
+    ) -> Result<(), CheckError> => { zone.mark_maps(mark) } | mark_buddy;
     /// Memory came: all of these frames are free. The caller has the lock, by `guard`.
     fn add_frames(zone: &Zone, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>)
-        => add_to_maps | add_to_buddy;
+        => { zone.add_to_maps(range) } | { guard.buddy().online(zone.frames, range) };
 }
 
 impl<'m, P: Platform<Rules: HasMaps>> Zone<'m, P> {

@@ -62,6 +62,7 @@ use core::ops::Range;
 
 use crate::frame::{Word, WordCell};
 use crate::host::Platform;
+use crate::pcp::list_index;
 use crate::pcp::pageset::{OnCpu, Pageset, PagesetRules};
 pub use crate::reason::{Fallbacks, Reason};
 use crate::rule_set::{ByModel, RuleParts, rules};
@@ -108,7 +109,7 @@ rules! {
     ) -> FromPageset => refill_by_quota | refill_from_buddy;
     /// A block that this CPU may take without asking anybody; who asks may have interrupted anything.
     fn take_held(pages: &PageAllocator, pageset: &Pageset<'m, P>, request: Request) -> Option<u32>
-        => take_by_own_quota | take_nothing;
+        => take_by_own_quota | { None };
     /// A block past the lists, for a request that passed the zone's marks.
     fn take_block(
         pages: &PageAllocator,
@@ -118,7 +119,7 @@ rules! {
     ) -> Option<u32> => take_from_maps | take_from_buddy;
     /// The word of a block that a scan found.
     fn held_word(pages: &PageAllocator, zone: &Zone<'m, P>, number: u32, wanted: &Wanted<'_>) -> Word
-        => word_of_taken | word_of_block;
+        => word_of_taken | { zone.frames().allocated(wanted.order, wanted.migratetype) };
     /// Fills `out` from a zone that has room for as many pages; returns how many it got.
     fn bulk(
         pages: &PageAllocator,
@@ -131,7 +132,7 @@ rules! {
     fn free_home(pages: &PageAllocator, held: Word, pfn: Pfn, order: Order) => free_by_word | free_by_pageblock;
     /// The list of this CPU that a page goes to; its word was `held`.
     fn list_of_freed(pages: &PageAllocator, held: Word, pfn: Pfn) -> Option<usize>
-        => list_of_word | list_of_pageblock;
+        => list_of_word | { list_index(Order(0), pages.map.pageblock(pfn)) };
     /// Whether a page is allocated, and goes to a list of this CPU.
     fn is_of_list(
         pages: &PageAllocator,
@@ -147,7 +148,7 @@ rules! {
         pageset: &Pageset<'m, P>,
         order: Order,
         list: usize,
-    ) => after_free_to_list | after_free_by_tuning;
+    ) => { pages.after_free_to_list(on, pageset, list) } | after_free_by_tuning;
     /// Makes room in a list that is full.
     fn make_room(
         pages: &PageAllocator,
@@ -155,7 +156,7 @@ rules! {
         pageset: &Pageset<'m, P>,
         order: Order,
         list: usize,
-    ) => after_free_to_list | make_room_by_tuning;
+    ) => { pages.after_free_to_list(on, pageset, list) } | make_room_by_tuning;
     /// Frees what a list did not take of a batch; returns how many blocks it did not leave to the caller.
     fn free_rest(
         pages: &PageAllocator,
@@ -163,7 +164,13 @@ rules! {
         pageset: &Pageset<'m, P>,
         list: usize,
         numbers: &[u32],
-    ) -> usize => free_rest_past_lists | make_room_for_rest;
+    ) -> usize => {
+        pages.free_past_lists(pageset.zone(), numbers, Order(0));
+        numbers.len()
+    } | {
+        pages.make_room_by_tuning(on, pageset, Order(0), list);
+        pageset.push_batch(&pages.platform, on, list, numbers)
+    };
     /// Puts a block into the pageset of the CPU that owns its pageblock.
     fn free_to_owner(
         pages: &PageAllocator,
@@ -171,15 +178,15 @@ rules! {
         number: u32,
         order: Order,
         list: usize,
-    ) => free_to_nobody | free_to_owner;
+    ) => {} | free_to_owner;
     /// Frees a block straight to its zone.
     fn free_block(pages: &PageAllocator, zone: &Zone<'m, P>, number: u32, order: Order)
-        => free_one_past_lists | free_to_buddy;
+        => { pages.free_past_lists(zone, &[number], order) } | free_to_buddy;
     /// Frees blocks straight to their zone.
     fn free_blocks(pages: &PageAllocator, zone: &Zone<'m, P>, numbers: &[u32], order: Order)
         => free_past_lists | free_all_to_buddy;
     /// Whether pageblocks that come back page by page are freed as such.
-    fn frees_pageblocks(pages: &PageAllocator) -> bool => has_pageblock_bits | no_pageblocks;
+    fn frees_pageblocks(pages: &PageAllocator) -> bool => { true } | { false };
 
     /// Gives back what a CPU has of some zones; returns how many pages.
     fn drain_cpu(
@@ -196,13 +203,13 @@ rules! {
         on: &OnCpu<'_, P>,
         cpu: &'m Cpu<'m, P>,
         used: impl Fn(&Zone<'m, P>) -> bool,
-    ) -> PageCount => expire_nothing | expire_by_tuning;
+    ) -> PageCount => { PageCount(0) } | expire_by_tuning;
     /// Takes isolated and free pages of a pageblock: they are somebody's from now on.
     fn take_isolated(pages: &PageAllocator, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>)
         => take_captured | take_isolated_from_buddy;
     /// Takes isolated and free pages out of the zone.
     fn take_out(pages: &PageAllocator, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>)
-        => take_captured_out | take_out_of_buddy;
+        => { guard.zone().take_out(range) } | take_out_of_buddy;
 }
 
 impl<P: Platform<Rules = ByModel>> PageAllocator<'_, P> {

@@ -149,18 +149,6 @@ impl<'m, P: Platform<Rules: HasBuddy>> PageAllocator<'m, P> {
         moved
     }
 
-    /// Makes room for what is left of a batch, and puts as much of it on the list.
-    pub(crate) fn make_room_for_rest(
-        &self,
-        on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        list: usize,
-        numbers: &[u32],
-    ) -> usize {
-        self.make_room_by_tuning(on, pageset, Order(0), list);
-        pageset.push_batch(&self.platform, on, list, numbers)
-    }
-
     /// Frees a block straight to its zone.
     #[cold]
     #[inline(never)]

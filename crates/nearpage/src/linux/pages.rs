@@ -2,9 +2,7 @@
 
 use core::ops::Range;
 
-use crate::alloc::{
-    FromPageset, PageAllocator, Request, Wanted, ZoneRequest, first_flags, hand_out,
-};
+use crate::alloc::{FromPageset, PageAllocator, Wanted, ZoneRequest, first_flags, hand_out};
 use crate::buddy::Buddy;
 use crate::frame::{Word, ZoneFrames};
 use crate::host::{Access, Platform};
@@ -38,20 +36,6 @@ impl<'m, P: Platform<Rules: HasBuddy>> PageAllocator<'m, P> {
         self.note_direct(zone, 1, wanted.order);
         self.wake_above_soft_limit(zone, flags);
         Some(number)
-    }
-
-    /// There is nothing but lists.
-    pub(crate) fn take_nothing(&self, _pageset: &Pageset<'m, P>, _request: Request) -> Option<u32> {
-        None
-    }
-
-    pub(crate) fn word_of_block(
-        &self,
-        zone: &Zone<'m, P>,
-        _number: u32,
-        wanted: &Wanted<'_>,
-    ) -> Word {
-        zone.frames().allocated(wanted.order, wanted.migratetype)
     }
 
     /// Every page through the pageset.
@@ -119,14 +103,6 @@ impl<'m, P: Platform<Rules: HasBuddy>> PageAllocator<'m, P> {
             }
             _ => self.free_to_zone(zone, pfn, order),
         }
-    }
-
-    pub(crate) fn list_of_pageblock(&self, _held: Word, pfn: Pfn) -> Option<usize> {
-        list_index(SINGLE, self.map.pageblock(pfn))
-    }
-
-    pub(crate) fn no_pageblocks(&self) -> bool {
-        false
     }
 
     /// Takes isolated pages of a pageblock out of the buddy: they are somebody's from now on.

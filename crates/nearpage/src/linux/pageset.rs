@@ -9,7 +9,7 @@ use crate::pcp::storage::ListCounts;
 use crate::pcp::tuning::{PcpRules, Tuning};
 use crate::pcp::{CountedList, LISTS, Pop, Push, Storage, list_index, list_order, list_type};
 use crate::rule_set::HasBuddy;
-use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
+use crate::units::{Order, PAGEBLOCK_ORDER};
 
 impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
     /// The pieces, if CPUs own pageblocks. Only on storages that are exact: others cannot reach another CPU's lists.
@@ -32,7 +32,7 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
     #[inline(always)]
     pub(crate) fn pop_piece_or_listed(&self, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop {
         match self.pieces() {
-            None => self.pop_listed(platform, on, index),
+            None => platform.storage().pop(on, self.list(index), self.frames()),
             Some(pieces) => self.pop_piece(platform, pieces, index),
         }
     }
@@ -46,7 +46,7 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
         number: u32,
     ) -> Push {
         match self.pieces() {
-            None => self.push_listed(platform, on, index, number),
+            None => platform.storage().push(on, self.list(index), self.frames(), number),
             Some(pieces) => self.push_piece(platform, pieces, index, number),
         }
     }
@@ -60,7 +60,7 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
         out: &mut [u32],
     ) -> usize {
         let Some(pieces) = self.pieces() else {
-            return self.pop_batch_listed(platform, on, index, out);
+            return platform.storage().pop_batch(on, self.list(index), self.frames(), out);
         };
         let next = || self.pop_piece(platform, pieces, index).frame();
         let slots = out.iter_mut().zip(core::iter::from_fn(next));
@@ -76,7 +76,7 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
         numbers: &[u32],
     ) -> usize {
         let Some(pieces) = self.pieces() else {
-            return self.push_batch_listed(platform, on, index, numbers);
+            return platform.storage().push_batch(on, self.list(index), self.frames(), numbers);
         };
         numbers.iter().for_each(|&number| {
             let _ = self.push_piece(platform, pieces, index, number);
@@ -93,7 +93,14 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
         blocks: u32,
     ) -> u32 {
         let Some(pieces) = self.pieces() else {
-            return self.append_run_listed(storage, on, index, first, blocks);
+            return storage.append_run(
+                on,
+                self.list(index),
+                self.frames(),
+                first,
+                list_order(index),
+                blocks,
+            );
         };
         let (order, of) = (list_order(index), list_type(index));
         for number in (0..blocks).map(|block| first + (block << order.0)) {
@@ -105,7 +112,7 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
 
     pub(crate) fn each_piece_or_listed(&self, index: usize, each: &mut dyn FnMut(u32)) {
         match self.pieces() {
-            None => self.each_listed(index, each),
+            None => P::Storage::for_each(self.list(index), self.frames(), each),
             Some(pieces) => {
                 pieces.for_each(self.frames(), list_order(index), list_type(index), each);
             }
@@ -114,27 +121,14 @@ impl<'m, P: Platform<Rules: HasBuddy>> Pageset<'m, P> {
 
     /// Under rules with owners, of the pieces of the list's order and type.
     pub(crate) fn counts_of_pieces_or_listed(&self, index: usize) -> ListCounts {
-        let Some(pieces) = self.pieces() else { return self.counts_of_listed(index) };
+        let Some(pieces) = self.pieces() else { return self.list(index).counts() };
         let (pushes, pops) = pieces.seen(index);
         let count = pieces.count(list_order(index), list_type(index));
         ListCounts { count, pops, pushes }
     }
 
-    /// Larger pieces are split for a pop.
-    pub(crate) fn is_empty_of_pieces(&self, index: usize) -> bool {
-        !self.has_pieces() && self.is_listed_empty(index)
-    }
-
     pub(crate) fn changes_of_pieces(&self) -> (u64, u64) {
         self.pieces().map_or_else(|| (self.blocks(), 0), |pieces| (0, pieces.changes()))
-    }
-
-    pub(crate) fn no_pages_beside(&self) -> PageCount {
-        PageCount(0)
-    }
-
-    pub(crate) fn no_shared_writes(&self) -> u64 {
-        0
     }
 
     pub(crate) fn count_pieces_in(&self, totals: &mut Totals) {

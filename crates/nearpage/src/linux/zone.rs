@@ -2,20 +2,15 @@
 
 use core::ops::{ControlFlow, Range};
 
-use crate::buddy::{BlockRequest, Force, Fragmentation, Insertion, Isolated};
+use crate::buddy::{BlockRequest, Fragmentation, Insertion};
 use crate::check_error::CheckError;
 use crate::frame::Migratetype;
 use crate::host::Platform;
 use crate::rule_set::HasBuddy;
-use crate::units::{MAX_ORDER, NodeId, ORDERS, Order, PageCount, Pfn};
-use crate::watermark::{WatermarkCheck, watermark_ok};
-use crate::zone::{Lending, Lent, Zone, ZoneGuard};
+use crate::units::{MAX_ORDER, NodeId, ORDERS, Order, Pfn};
+use crate::zone::{Lent, Zone};
 
 impl<'m, P: Platform<Rules: HasBuddy>> Zone<'m, P> {
-    pub(crate) fn passes_by_orders(&self, check: &WatermarkCheck) -> bool {
-        watermark_ok(check, self.has_blocks())
-    }
-
     pub(crate) fn free_area_of_buddy(&self) -> [[u32; ORDERS]; Migratetype::COUNT] {
         let mut guard = self.lock_from_outside();
         let buddy = guard.buddy();
@@ -34,26 +29,9 @@ impl<'m, P: Platform<Rules: HasBuddy>> Zone<'m, P> {
         let _ = blocks.try_for_each(|number| each(self.frames().pfn(number)));
     }
 
-    pub(crate) fn reserved_in_buddy(&self) -> PageCount {
-        self.lock_from_outside().buddy().reserved()
-    }
-
-    pub(crate) fn fallbacks_of_buddy(&self) -> u64 {
-        self.lock_from_outside().buddy().fallbacks()
-    }
-
-    /// The words tell as much.
-    pub(crate) fn is_whole_in_buddy(&self, _number: u32) -> bool {
-        false
-    }
-
     pub(crate) fn reserve_in_buddy(&self, number: u32, order: Order) {
         let managed = self.managed();
         self.lock().buddy().reserve(*self.frames(), number, order, managed);
-    }
-
-    pub(crate) fn unreserve_in_buddy(&self, ours: Migratetype, force: Force) -> bool {
-        self.lock().buddy().unreserve(*self.frames(), ours, force)
     }
 
     pub(crate) fn isolate_in_buddy(
@@ -72,17 +50,8 @@ impl<'m, P: Platform<Rules: HasBuddy>> Zone<'m, P> {
         }
     }
 
-    pub(crate) fn isolated_in_buddy(&self, range: Range<u32>) -> Isolated {
-        self.lock().buddy().isolated(*self.frames(), range)
-    }
-
-    pub(crate) fn set_type_in_buddy(&self, number: u32, of: Migratetype) -> bool {
-        self.lock_from_outside().buddy().set_pageblock_type(*self.frames(), number, of)
-    }
-
     pub(crate) fn take_apart_from_buddy(
         &self,
-        _platform: &P,
         order: Order,
         migratetype: Migratetype,
     ) -> Option<u32> {
@@ -91,12 +60,8 @@ impl<'m, P: Platform<Rules: HasBuddy>> Zone<'m, P> {
         self.lock_from_outside().buddy().alloc(*self.frames(), request)
     }
 
-    pub(crate) fn bring_to_buddy(&self, _platform: &P, number: u32, order: Order, at: Insertion) {
-        self.lock_from_outside().buddy().free(*self.frames(), number, order, at);
-    }
-
     /// A block of a pageblock or more. Nobody knows whether somebody had it in hand.
-    pub(crate) fn lend_of_buddy(&self, range: Range<u32>, _lending: Lending) -> Option<Lent> {
+    pub(crate) fn lend_of_buddy(&self, range: Range<u32>) -> Option<Lent> {
         let (first, order) = self.lock().buddy().take_between(*self.frames(), range)?;
         let touched = order.pages().0 as u32;
         Some(Lent { pages: first..first + touched, touched })
@@ -105,16 +70,6 @@ impl<'m, P: Platform<Rules: HasBuddy>> Zone<'m, P> {
     pub(crate) fn lent_to_buddy(&self, pages: Range<u32>) {
         let order = Order(pages.len().ilog2() as u8);
         self.lock().buddy().free(*self.frames(), pages.start, order, Insertion::Tail);
-    }
-
-    pub(crate) fn add_to_buddy(&self, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>) {
-        guard.buddy().set_end(range.end);
-        guard.buddy().online(*self.frames(), range);
-    }
-
-    /// Such writes happen under the lock.
-    pub(crate) fn no_writes_outside(&self) -> Option<u64> {
-        None
     }
 
     pub(crate) fn mark_buddy(

@@ -114,16 +114,21 @@ rules! {
     trait PagesetRules: RuleParts;
 
     /// Takes the hottest block of a list.
-    fn pop(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop => pop_listed | pop_piece_or_listed;
+    fn pop(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop
+        => { platform.storage().pop(on, pageset.list(index), pageset.frames()) }
+        | pop_piece_or_listed;
     /// Puts a block at the hot end of a list.
     fn push(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push
-        => push_listed | push_piece_or_listed;
+        => { platform.storage().push(on, pageset.list(index), pageset.frames(), number) }
+        | push_piece_or_listed;
     /// Takes up to `out.len()` blocks from the hot end of a list, hottest first; returns how many.
     fn pop_batch(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, out: &mut [u32]) -> usize
-        => pop_batch_listed | pop_pieces_or_listed;
+        => { platform.storage().pop_batch(on, pageset.list(index), pageset.frames(), out) }
+        | pop_pieces_or_listed;
     /// Puts blocks at the hot end of a list, the last one hottest, as far as its limit allows; returns how many.
     fn push_batch(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, numbers: &[u32]) -> usize
-        => push_batch_listed | push_pieces_or_listed;
+        => { platform.storage().push_batch(on, pageset.list(index), pageset.frames(), numbers) }
+        | push_pieces_or_listed;
     /// Appends adjoining blocks at the cold end of a list, as far as there is room; returns how many.
     fn append_run(
         pageset: &Pageset,
@@ -132,39 +137,45 @@ rules! {
         index: usize,
         first: u32,
         blocks: u32,
-    ) -> u32 => append_run_listed | append_pieces_or_listed;
+    ) -> u32 => { storage.append_run(on, pageset.list(index), pageset.frames(), first, list_order(index), blocks) }
+        | append_pieces_or_listed;
     /// Calls `each` with every block on a list, hottest first.
-    fn for_each_block(pageset: &Pageset, index: usize, each: &mut dyn FnMut(u32)) => each_listed | each_piece_or_listed;
+    fn for_each_block(pageset: &Pageset, index: usize, each: &mut dyn FnMut(u32)) => { P::Storage::for_each(pageset.list(index), pageset.frames(), each) }
+        | each_piece_or_listed;
     /// What a list holds and has seen.
-    fn counts_of(pageset: &Pageset, index: usize) -> ListCounts => counts_of_listed | counts_of_pieces_or_listed;
+    fn counts_of(pageset: &Pageset, index: usize) -> ListCounts
+        => { pageset.list(index).counts() } | counts_of_pieces_or_listed;
     /// Whether a list has no block for a pop.
-    fn is_empty(pageset: &Pageset, index: usize) -> bool => is_listed_empty | is_empty_of_pieces;
+    fn is_empty(pageset: &Pageset, index: usize) -> bool
+        => { pageset.list(index).count() == 0 } | { !pageset.has_pieces() && pageset.list(index).count() == 0 };
     /// Blocks on lists, and changes of the pieces.
-    fn changes(pageset: &Pageset) -> (u64, u64) => changes_of_lists | changes_of_pieces;
+    fn changes(pageset: &Pageset) -> (u64, u64) => { (pageset.blocks(), 0) } | changes_of_pieces;
     /// Whether frees go to the CPU that owns a pageblock.
-    fn frees_to_owners(pageset: &Pageset) -> bool => nobody_owns | has_pieces;
+    fn frees_to_owners(pageset: &Pageset) -> bool => { false } | has_pieces;
     /// Marks blocks that the CPU has beside its lists, in a walk; returns their pages.
     fn mark_beside(
         pageset: &Pageset,
         mark: impl Fn(u32, Order) -> Result<(), CheckError>,
-    ) -> Result<u64, CheckError> => nothing_beside | mark_pieces;
+    ) -> Result<u64, CheckError> => { Ok(0) } | mark_pieces;
     /// Pages that the CPU may take beside its lists.
-    fn beside(pageset: &Pageset) -> PageCount => pages_of_quota | no_pages_beside;
+    fn beside(pageset: &Pageset) -> PageCount => { pageset.quota().pages() } | { PageCount(0) };
     /// Writes to words that all CPUs share.
-    fn shared_writes(pageset: &Pageset) -> u64 => shared_writes_of_quota | no_shared_writes;
+    fn shared_writes(pageset: &Pageset) -> u64 => { pageset.quota().shared_writes.get() } | { 0 };
     /// What the lists do not tell.
     fn complete(pageset: &Pageset, totals: &mut Totals) => add_quota_to | count_pieces_in;
     /// Notes an allocation and what it left; nothing on storages that are not exact.
-    fn note_alloc(pageset: &Pageset, rules: &PcpRules, popped: Pop) => note_nothing | note_alloc_in_tuning;
+    fn note_alloc(pageset: &Pageset, rules: &PcpRules, popped: Pop) => {} | note_alloc_in_tuning;
     /// Notes what a refill and its allocation left, for rules that want to know.
-    fn note_left(pageset: &Pageset, rules: &PcpRules) => note_nothing_left | note_left_in_tuning;
+    fn note_left(pageset: &Pageset, rules: &PcpRules) => {} | note_left_in_tuning;
     /// Whether a block is allocated, and goes to list `list` of its order when it is freed; its word is `was`.
     fn goes_to_list(pageset: &Pageset, list: usize, was: Word, held: Word, number: u32, order: Order) -> bool
-        => is_word_of_list | is_type_of_list;
+        => { was == held } | is_type_of_list;
     /// Gives the lists their limits; most of what may be kept goes to list `busy`.
-    fn open(pageset: &Pageset, tuning: &Tuning, busy: usize) => open_by_quota | open_by_tuning;
-    /// The most pages that a pageset can be tuned for, and how many times that it keeps in all, if there is a budget.
-    fn bounds(pageset: &Pageset) -> (u64, u64) => bounds_of_quota | bounds_of_lists;
+    fn open(pageset: &Pageset, tuning: &Tuning, busy: usize)
+        => { pageset.set_limits(pageset.quota().size()) } | open_by_tuning;
+    /// The most pages that a pageset can be tuned for, and how many times that it keeps in all, if there is a budget. A quota has
+    /// no bound of its own, and lists come on top of it.
+    fn bounds(pageset: &Pageset) -> (u64, u64) => { (u64::MAX, 3) } | bounds_of_lists;
 }
 
 impl<P: Platform<Rules = ByModel>> Pageset<'_, P> {
@@ -436,68 +447,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Counts pages that came and left otherwise than one by one, on exact storages.
     pub(crate) fn note_pages(&self, came: u64, left: u64) {
         self.pages.add(came.wrapping_sub(left));
-    }
-
-    #[inline(always)]
-    pub(crate) fn pop_listed(&self, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop {
-        platform.storage().pop(on, self.list(index), &self.frames)
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_listed(
-        &self,
-        platform: &P,
-        on: &OnCpu<'_, P>,
-        index: usize,
-        number: u32,
-    ) -> Push {
-        platform.storage().push(on, self.list(index), &self.frames, number)
-    }
-
-    #[inline(always)]
-    pub(crate) fn pop_batch_listed(
-        &self,
-        platform: &P,
-        on: &OnCpu<'_, P>,
-        index: usize,
-        out: &mut [u32],
-    ) -> usize {
-        platform.storage().pop_batch(on, self.list(index), &self.frames, out)
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_batch_listed(
-        &self,
-        platform: &P,
-        on: &OnCpu<'_, P>,
-        index: usize,
-        numbers: &[u32],
-    ) -> usize {
-        platform.storage().push_batch(on, self.list(index), &self.frames, numbers)
-    }
-
-    pub(crate) fn append_run_listed(
-        &self,
-        storage: &P::Storage,
-        on: &OnCpu<'_, P>,
-        index: usize,
-        first: u32,
-        blocks: u32,
-    ) -> u32 {
-        storage.append_run(on, self.list(index), &self.frames, first, list_order(index), blocks)
-    }
-
-    pub(crate) fn each_listed(&self, index: usize, each: &mut dyn FnMut(u32)) {
-        P::Storage::for_each(self.list(index), &self.frames, each);
-    }
-
-    pub(crate) fn counts_of_listed(&self, index: usize) -> ListCounts {
-        self.list(index).counts()
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_listed_empty(&self, index: usize) -> bool {
-        self.list(index).count() == 0
     }
 
     /// Pages in the pageset.

@@ -13,13 +13,13 @@ use crate::frame::{FrameState, FreeMap, Migratetype, Word, ZoneFrames};
 use crate::host::Platform;
 use crate::rule_set::HasMaps;
 use crate::units::{Order, PAGEBLOCK_ORDER};
-use crate::zone::{Lending, Lent, Zone, ZoneGuard};
+use crate::zone::{Lending, Lent, Zone};
 
 const WORD: u32 = u64::BITS;
 
 impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
     /// Memory came: all of these frames are free.
-    pub(crate) fn add_to_maps(&self, _guard: &mut ZoneGuard<'_, '_, P>, range: Range<u32>) {
+    pub(crate) fn add_to_maps(&self, range: Range<u32>) {
         let maps = self.maps();
         let frames = self.frames();
         let mut at = range.start;

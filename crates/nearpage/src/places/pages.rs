@@ -337,39 +337,11 @@ impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
             && pageset.list_of_freed(held, Order(0)) == Some(list)
     }
 
-    pub(crate) fn has_pageblock_bits(&self) -> bool {
-        true
-    }
-
-    /// No pageblock is anybody's.
-    pub(crate) fn free_to_nobody(&self, _: &Pageset<'m, P>, _number: u32, _: Order, _list: usize) {}
-
-    /// A list that is full stays so.
-    pub(crate) fn free_rest_past_lists(
-        &self,
-        _on: &OnCpu<'_, P>,
-        pageset: &Pageset<'m, P>,
-        _list: usize,
-        numbers: &[u32],
-    ) -> usize {
-        self.free_past_lists(pageset.zone(), numbers, Order(0));
-        numbers.len()
-    }
-
-    pub(crate) fn free_one_past_lists(&self, zone: &Zone<'m, P>, number: u32, order: Order) {
-        self.free_past_lists(zone, &[number], order);
-    }
-
     /// Isolated pages are somebody's from now on. Their words say that they are isolated.
     pub(crate) fn take_captured(&self, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>) {
         let zone = guard.zone();
         zone.captured_are_out(range.len() as u64);
         range.for_each(|page| zone.frames().word(page).set(Word::BLANK));
-    }
-
-    /// Isolated pages leave the zone.
-    pub(crate) fn take_captured_out(&self, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>) {
-        guard.zone().take_out(range);
     }
 }
 
@@ -414,7 +386,6 @@ impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        _order: Order,
         list: usize,
     ) {
         let quota = pageset.quota();
@@ -492,16 +463,6 @@ impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
     /// Lets what a CPU may take decay by one step.
     pub(crate) fn decay_quotas(&self, cpu: &'m Cpu<'m, P>) -> Result<PageCount, DrainBusy> {
         self.each_quota(cpu, |_| true, |pageset, quota| self.decay_quota(cpu, pageset, quota))
-    }
-
-    /// What was not used went back with the decay, whatever the zone's node.
-    pub(crate) fn expire_nothing(
-        &self,
-        _on: &OnCpu<'_, P>,
-        _cpu: &'m Cpu<'m, P>,
-        _used: impl Fn(&Zone<'m, P>) -> bool,
-    ) -> PageCount {
-        PageCount(0)
     }
 
     /// Gives the zone all that a CPU has of it.

@@ -1,32 +1,15 @@
 //! A pageset under nearpage's own rules: lists that are short, and a quota.
 
 use super::size::{COLD_MAX, QuotaSize};
-use crate::check_error::CheckError;
 use crate::frame::Word;
 use crate::host::Platform;
 use crate::pcp::pageset::{Pageset, Totals};
-use crate::pcp::tuning::{PcpRules, Tuning};
-use crate::pcp::{COLD, CountedList, Pop, Storage, list_index, list_order};
+use crate::pcp::{COLD, CountedList, Storage, list_index, list_order};
 use crate::rule_set::HasMaps;
 use crate::sync::Ordering;
-use crate::units::{Order, PageCount};
-
-/// All that a pageset keeps is at most so many times what its size allows: lists come on top of the quota.
-const OF_A_BUDGET: u64 = 3;
+use crate::units::Order;
 
 impl<P: Platform<Rules: HasMaps>> Pageset<'_, P> {
-    #[inline(always)]
-    pub(crate) fn is_word_of_list(
-        &self,
-        _list: usize,
-        was: Word,
-        held: Word,
-        _number: u32,
-        _order: Order,
-    ) -> bool {
-        was == held
-    }
-
     /// The list that takes a block whose word was `held`, under nearpage's own rules: the one that blocks of its order and type
     /// come from, but for single pages that it did not give in its last refills.
     #[inline]
@@ -64,39 +47,6 @@ impl<P: Platform<Rules: HasMaps>> Pageset<'_, P> {
         }
     }
 
-    pub(crate) fn open_by_quota(&self, _tuning: &Tuning, _busy: usize) {
-        self.set_limits(self.quota().size());
-    }
-
-    /// A quota has no bound of its own.
-    pub(crate) fn bounds_of_quota(&self) -> (u64, u64) {
-        (u64::MAX, OF_A_BUDGET)
-    }
-
-    pub(crate) fn changes_of_lists(&self) -> (u64, u64) {
-        (self.blocks(), 0)
-    }
-
-    #[inline(always)]
-    pub(crate) fn nobody_owns(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn nothing_beside(
-        &self,
-        _mark: impl Fn(u32, Order) -> Result<(), CheckError>,
-    ) -> Result<u64, CheckError> {
-        Ok(0)
-    }
-
-    pub(crate) fn pages_of_quota(&self) -> PageCount {
-        self.quota().pages()
-    }
-
-    pub(crate) fn shared_writes_of_quota(&self) -> u64 {
-        self.quota().shared_writes.get()
-    }
-
     pub(crate) fn add_quota_to(&self, totals: &mut Totals) {
         let (quota, events) = (self.quota(), self.events());
         totals.count = self.count();
@@ -105,9 +55,4 @@ impl<P: Platform<Rules: HasMaps>> Pageset<'_, P> {
         totals.allocs = totals.allocs.wrapping_add(events.given_blocks.get());
         totals.alloc_pages = totals.alloc_pages.wrapping_add(events.given_pages.get());
     }
-
-    #[inline(always)]
-    pub(crate) fn note_nothing(&self, _rules: &PcpRules, _popped: Pop) {}
-
-    pub(crate) fn note_nothing_left(&self, _rules: &PcpRules) {}
 }

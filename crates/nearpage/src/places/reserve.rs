@@ -16,7 +16,7 @@ const RESERVE: Migratetype = Migratetype::HighAtomic;
 
 impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
     /// An urgent request was served past the reserve: it grows by a pageblock, up to a hundredth of the zone, if one is whole.
-    pub(crate) fn reserve_pageblock(&self, _number: u32, _order: Order) {
+    pub(crate) fn reserve_pageblock(&self) {
         let maps = self.maps();
         let _guard = self.lock();
         let pageblock = u64::from(PAGES);

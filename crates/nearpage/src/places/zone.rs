@@ -3,30 +3,20 @@
 use core::ops::ControlFlow;
 
 use super::zone_maps::{PAGES, isolated_in};
-use crate::buddy::Insertion;
 use crate::check_error::CheckError;
 use crate::frame::Migratetype;
 use crate::host::Platform;
 use crate::rule_set::HasMaps;
-use crate::units::{NodeId, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use crate::units::{Order, PAGEBLOCK_ORDER, Pfn};
 use crate::watermark::{WatermarkCheck, watermark_ok};
 use crate::zone::Zone;
 
 impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
-    /// Only the search for a block tells what is free.
-    pub(crate) fn orders_of_maps(&self) -> (u8, u8) {
-        (ORDERS as u8, ORDERS as u8)
-    }
-
     pub(crate) fn passes_by_maps(&self, check: &WatermarkCheck) -> bool {
         match check.order {
             Order(0) => watermark_ok(check, self.has_blocks()),
             _ => watermark_ok(check, |order, of| self.maps().has_block(self.frames(), order, of)),
         }
-    }
-
-    pub(crate) fn free_area_of_maps(&self) -> [[u32; ORDERS]; Migratetype::COUNT] {
-        self.maps().free_area(self.frames())
     }
 
     pub(crate) fn each_block_of_maps(
@@ -39,31 +29,14 @@ impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
         let _ = self.maps().each_free_block(self.frames(), order, of, each);
     }
 
-    pub(crate) fn reserved_in_maps(&self) -> PageCount {
-        PageCount(self.maps().reserved())
-    }
-
-    pub(crate) fn fallbacks_of_maps(&self) -> u64 {
-        self.maps().fallbacks()
-    }
-
-    pub(crate) fn is_whole_in_maps(&self, number: u32) -> bool {
-        self.maps().is_whole(number / PAGES)
-    }
-
-    pub(crate) fn bring_to_maps(&self, platform: &P, number: u32, order: Order, _at: Insertion) {
+    pub(crate) fn bring_to_maps(&self, platform: &P, number: u32, order: Order) {
         self.maps().put_block(self.frames(), number, order, self.maps().outside());
         self.give_pages(platform, order.pages().0);
-    }
-
-    pub(crate) fn writes_outside(&self) -> Option<u64> {
-        Some(self.maps().outside().shared_writes.get())
     }
 
     /// Marks what is free in maps, and what is isolated and in nobody's hands.
     pub(crate) fn mark_maps(
         &self,
-        _node: NodeId,
         mark: impl Fn(u32, Order) -> Result<(), CheckError>,
     ) -> Result<(), CheckError> {
         let (frames, maps) = (self.frames(), self.maps());
