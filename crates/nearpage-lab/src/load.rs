@@ -3,7 +3,7 @@
 //! Each is one work of [contention](crate::scenario::ContentionWorkload). Its numbers come from measurements that
 //! [`Load::source`] names; what differs from them is a note of the report.
 
-use nearpage::{Config, Model, Order};
+use nearpage::{Config, Model, Order, PageblockOwners};
 use nearpage_machine::MachineDescription;
 use nearpage_sim::workload::lifetimes::Lifetime;
 use nearpage_sim::workload::messages::{Block, FreedBy};
@@ -292,6 +292,12 @@ fn scenario(
     };
     let does = does(&machine, cpus, bytes, scale, &mut notes).map_err(refuse)?;
     let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
+    if !does.draws() {
+        notes.push("nothing of it is random: every seed gives the same".into());
+    }
+    if wish.rules.iter().any(|rules| rules.owners == PageblockOwners::Quotas) {
+        notes.push("under the rules nearpage CPUs share lines instead of locks: their time is charged, and counted in no wait and no hold".into());
+    }
     let page_ns = load.map_or(PAGE_NS, Load::page_ns);
     let work = ContentionWorkload {
         name: name.into(),
@@ -339,9 +345,15 @@ fn does(
     notes: &mut Vec<String>,
 ) -> Result<Does, String> {
     let page_bytes = machine.page_bytes();
+    let too_short = |notes: &mut Vec<String>, least: &str| {
+        let of =
+            |seconds| format!("{seconds} s are too short for this load: {least}, as without them");
+        notes.extend(seconds.map(of));
+    };
     // What a CPU does in the time that is asked for.
     let pages = (seconds.unwrap_or(SECONDS) * 1e9 / (load.page_ns() + FREE_NS)).max(1.0) as u64;
-    let fill = |most_bytes: u64,
+    let fill = |notes: &mut Vec<String>,
+                most_bytes: u64,
                 leave_together: bool,
                 is_shuffled: bool,
                 processes: usize,
@@ -349,6 +361,9 @@ fn does(
         // Half of the memory stays free, so that nothing is reclaimed.
         let each = (bytes / 2 / processes as u64).min(most_bytes);
         let scaled_pages = each / scale / page_bytes;
+        if pages <= scaled_pages {
+            too_short(notes, "each process fills its memory and frees it twice");
+        }
         match scaled_pages {
             0 => Err("there is less than a page for each process".to_owned()),
             _ => Ok(Does::Fill(FillWork {
@@ -368,20 +383,24 @@ fn does(
             notes.push(format!("a process fills {each}: half of the memory stays free"));
         }
     };
-    let pairs = |window: usize, order: u8| {
+    let pairs = |notes: &mut Vec<String>, window: usize| {
         let own = machine.nodes.iter().map(|node| node.cpus.len() / 2).sum::<usize>();
         let pairs = (cpus / 2).min(own);
         if pairs == 0 {
             return Err("it takes two CPUs of one node, expected a machine with them".to_owned());
         }
-        let messages = pages.max(2 * window as u64);
+        let least = 2 * window as u64;
+        if pages < least {
+            too_short(notes, &format!("each pair moves {least} pages"));
+        }
+        let messages = pages.max(least);
         Ok(Does::Purge(MessagesWorkload {
             name: load.name().into(),
             pairs,
             messages,
             turn: messages,
             window: (window as u64 / scale).max(64) as usize,
-            blocks: vec![Block { order: Order(order), every: 1, freed_by: FreedBy::Receiver }],
+            blocks: vec![Block { order: Order(0), every: 1, freed_by: FreedBy::Receiver }],
             copy_ns: 0.0,
             zone_lock_percent: None,
         }))
@@ -406,16 +425,16 @@ fn does(
         Load::Exit => {
             let processes = (cpus / 2).max(1);
             bounded(notes, processes);
-            fill(PROCESS_BYTES, true, false, processes, cpus - processes)
+            fill(notes, PROCESS_BYTES, true, false, processes, cpus - processes)
         }
         Load::Fill | Load::Random => {
             bounded(notes, cpus);
-            fill(PROCESS_BYTES, false, load == Load::Random, cpus, 0)
+            fill(notes, PROCESS_BYTES, false, load == Load::Random, cpus, 0)
         }
-        Load::Faults => fill(FAULTS_BYTES.saturating_mul(scale), false, false, cpus, 0),
-        Load::OneWay => pairs(256, 0),
-        Load::Purge => pairs(4096, 0),
-        Load::PageCache => pairs(65_536, 0),
+        Load::Faults => fill(notes, FAULTS_BYTES.saturating_mul(scale), false, false, cpus, 0),
+        Load::OneWay => pairs(notes, 256),
+        Load::Purge => pairs(notes, 4096),
+        Load::PageCache => pairs(notes, 65_536),
     }
 }
 
@@ -495,6 +514,29 @@ mod tests {
                 .map(|name| report.counts[&format!("fill, linux-6.12: {name}")]);
             assert!(wait <= 16.0 * (hold + 1.0), "{costs}: {wait} us, holds of {hold} us");
         }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_told() {
+        let machine = machine(&["1G,cpus=0-3"]);
+        let notes = |load, seconds| {
+            let wish = LoadWish {
+                machine: &machine,
+                costs: None,
+                rules: vec![Model::NEARPAGE],
+                cpus: None,
+                seconds: Some(seconds),
+                config: Config::default(),
+            };
+            let (_, notes) = scenario_of(load, &wish).unwrap();
+            let has = |text: &str| notes.iter().any(|note| note.contains(text));
+            (has("too short"), has("every seed"), has("in no wait"))
+        };
+        assert_eq!(notes(Load::Fill, 0.01), (true, true, true));
+        assert_eq!(notes(Load::Fill, 2.0), (false, true, true));
+        assert_eq!(notes(Load::Random, 0.01), (true, false, true));
+        assert_eq!(notes(Load::Purge, 0.001), (true, true, true));
+        assert_eq!(notes(Load::Build, 0.01), (false, false, true));
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct StudyAnswer {
     pub alone: Option<Alone>,
     /// What the kernel logged; `None` for a trace without captures, which tells no zones.
     pub recorded: Option<Totals>,
+    /// What the model comes to on the recorded machine, if `now` is of another one.
+    pub on_recorded: Option<Totals>,
     /// What the model comes to without the change: on the other machine, if there is one and more is changed.
     pub now: Totals,
     /// What `now` is of, in words.
@@ -158,7 +160,12 @@ pub(crate) fn study(
     asked: &Study,
     observer: &dyn Observer,
 ) -> Result<StudyAnswer, ReplayError> {
-    let wishes = wishes(&asked.rules, &asked.wish);
+    let mut wishes = wishes(&asked.rules, &asked.wish);
+    // The recorded rules on another machine are what others are compared with there.
+    wishes.iter_mut().filter(|of| of.model == Some(start.model)).for_each(|of| of.model = None);
+    if asked.wish.machine.is_some() && wishes.len() > 1 {
+        wishes.retain(|of| !of.is_of_machine_alone());
+    }
     let is_alone = wishes.iter().all(Wish::is_of_machine_alone);
     let before = match asked.wish.machine.is_some() && !is_alone {
         true => asked.wish.machine_alone(),
@@ -193,6 +200,7 @@ pub(crate) fn study(
         model: now.model.name,
         alone: None,
         recorded: Some(recorded_totals(start, &replayed.recorded, &compared)),
+        on_recorded: plan.before.machine.is_some().then(|| replayed.outcomes[0].totals.clone()),
         now: now.totals,
         now_is,
         then,
@@ -255,6 +263,7 @@ fn study_alone(
         is_nearest_model,
         model: now.model.name,
         recorded: None,
+        on_recorded: None,
         now_is: format!("{} on {}", now.model.name, machine.source),
         then,
         fidelity_percent: None,

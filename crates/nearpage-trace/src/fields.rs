@@ -149,7 +149,9 @@ impl<'a> Block<'a> {
 
     fn order(&mut self, key: &'static str) -> Result<Order, &'static str> {
         let order = self.rest.number(key).filter(|&order| order <= u64::from(Order::MAX.0));
-        order.map(|order| Order(order as u8)).ok_or("order= from 0 to 10")
+        order.map(|order| Order(order as u8)).ok_or(
+            "order= from 0 to 10 (kernels with larger blocks, of pages of 64 KiB, are not modelled)",
+        )
     }
 
     fn migratetype(&mut self, key: &'static str) -> Result<u8, &'static str> {

@@ -115,6 +115,7 @@ JSON of a bundle or a trace (--json):
                        recorded and fidelity_percent are null then
   recorded, now, then[].totals
                        what the kernel logged; what the model comes to without the change (now_is says where), and with it
+  on_recorded          what it comes to on the recorded machine, if now is of another one; else null
   then[]               model, changes (machine, rules, settings[], sizes[], fallback[], cpus, repeat), ratios (holds,
                        longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference
   fidelity_percent     the score of the model on the recorded machine

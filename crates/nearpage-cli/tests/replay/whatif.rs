@@ -45,6 +45,25 @@ fn settings_act_on_other_machines() {
     }
 }
 
+/// On another machine the recorded rules are what others are compared with; what they come to at home stands beside.
+#[test]
+fn a_machine_and_rules_have_the_recorded_machine_beside_them() {
+    let asked = |arguments: &[&str]| -> Value {
+        let bundle = shipped();
+        let arguments = [&["whatif", bundle.to_str().unwrap(), "--json"], arguments].concat();
+        serde_json::from_str(&stdout(&arguments)).unwrap()
+    };
+    let machine = ["--machine", "--numa 3G,cpus=0-3 --numa 3G"];
+    let both = asked(&[&machine[..], &["--rules", "linux-6.12,nearpage"]].concat());
+    let alone = asked(&machine);
+    let names: Vec<&Value> =
+        both["then"].as_array().unwrap().iter().map(|of| &of["model"]).collect();
+    assert_eq!(names, ["nearpage"]);
+    assert_eq!(both["on_recorded"], alone["now"]);
+    assert_eq!(both["now"], alone["then"][0]["totals"]);
+    assert_eq!(alone["on_recorded"], Value::Null);
+}
+
 #[test]
 fn what_did_nothing_is_told() {
     let bundle = shipped();

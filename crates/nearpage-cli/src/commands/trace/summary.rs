@@ -255,9 +255,12 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
             "\n{misnamed_stacks} of {with_stack} call chains do not begin in the allocator by these --symbols: they are of another boot or kernel"
         );
     }
+    let most = arguments.top as usize;
+    let lengths = groups.iter().take(most).map(|group| group.name.chars().count());
+    let wide = lengths.max().unwrap_or(0).clamp(28, 96);
     let _ = writeln!(
         out,
-        "\n{:<28} {:>9} {:>10} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
+        "\n{:<wide$} {:>9} {:>10} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
         "who",
         "blocks",
         "pages",
@@ -269,8 +272,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         "refilled",
         "drained"
     );
-    let most = arguments.top as usize;
-    groups.iter().take(most).for_each(|group| line(&mut out, group));
+    groups.iter().take(most).for_each(|group| line(&mut out, group, wide));
     if requests.frees == 0 && requests.allocs > 0 {
         let _ = writeln!(
             out,
@@ -288,22 +290,23 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }
     if arguments.blame {
-        write_blame(&mut out, groups, most);
+        write_blame(&mut out, groups, most, wide);
         if let Some(holds) = summary.time_holds {
-            let _ = writeln!(out, "{:<28} {holds:>10}   once a second on each CPU: nobody's", "");
+            let _ =
+                writeln!(out, "{:<wide$} {holds:>10}   once a second on each CPU: nobody's", "");
         }
     }
     out
 }
 
 /// What the replay charged each group with, most holds first.
-fn write_blame(out: &mut String, groups: &[Group], most: usize) {
+fn write_blame(out: &mut String, groups: &[Group], most: usize, wide: usize) {
     let mut groups: Vec<&Group> = groups.iter().collect();
     groups.sort_by_key(|group| std::cmp::Reverse((group.holds, group.far_pages)));
     let all: u64 = groups.iter().filter_map(|group| group.holds).sum();
     let _ = writeln!(
         out,
-        "\n{:<28} {:>10} {:>7} {:>12} {:>18}   in the model; pageblocks as recorded",
+        "\n{:<wide$} {:>10} {:>7} {:>12} {:>18}   in the model; pageblocks as recorded",
         "who", "holds", "%", "pages far", "pinned pageblocks"
     );
     for group in groups.iter().take(most) {
@@ -312,8 +315,8 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize) {
         let share = share.map(|holds| format!("{:.1}", 100.0 * holds as f64 / all as f64));
         let _ = writeln!(
             out,
-            "{:<28} {:>10} {:>7} {:>12} {:>18}",
-            group.name,
+            "{:<wide$} {:>10} {:>7} {:>12} {:>18}",
+            shown(&group.name).to_string(),
             number(group.holds),
             share.unwrap_or("-".into()),
             number(group.far_pages),
@@ -322,7 +325,7 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize) {
     }
 }
 
-fn line(out: &mut String, group: &Group) {
+fn line(out: &mut String, group: &Group, wide: usize) {
     let flow = |pages: Option<u64>| pages.map_or("-".into(), |pages| pages.to_string());
     let life = group.lifetime_mean_ns.map_or("-".into(), |ns| match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
@@ -331,8 +334,8 @@ fn line(out: &mut String, group: &Group) {
     });
     let _ = writeln!(
         out,
-        "{:<28} {:>9} {:>10} {:>9} {life:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
-        group.name,
+        "{:<wide$} {:>9} {:>10} {:>9} {life:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
+        shown(&group.name).to_string(),
         group.allocs,
         group.alloc_pages,
         group.freed,

@@ -248,10 +248,25 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     }
     for then in &answer.then {
         let rules = if answer.then.len() > 1 { format!("{}: ", then.model) } else { String::new() };
-        said.push(format!("{rules}{}", sentence(&answer.now, then)));
+        let copies = match then.changes.repeat {
+            copies if copies > 1 && answer.on_recorded.is_none() && answer.alone.is_none() => {
+                format!("{copies} copies against one: ")
+            }
+            _ => String::new(),
+        };
+        let refused = match then.refused_allocs {
+            0 => String::new(),
+            refused => format!(" {refused} requests of the trace are refused."),
+        };
+        said.push(format!("{rules}{copies}{}{refused}", sentence(&answer.now, then)));
         said.extend(range(then, answer.starts));
     }
-    let table = figures(answer, vec![format!("now: {}{of_other}", answer.now_is)]);
+    let mut notes = vec![format!("now: {}{of_other}", answer.now_is)];
+    if answer.on_recorded.is_some() {
+        notes
+            .insert(0, format!("played there: {}{of_other} on the recorded machine", answer.model));
+    }
+    let table = figures(answer, notes);
     let mut leaves_out = answer.leaves_out.clone();
     if let Some(percent) = answer.fidelity_percent {
         leaves_out.insert(
@@ -392,6 +407,7 @@ fn figures(answer: &StudyAnswer, notes: Vec<String>) -> FigureTable {
     let recorded = answer.recorded.as_ref();
     let mut columns = vec!["quantity".to_owned()];
     columns.extend(recorded.map(|_| "recorded".to_owned()));
+    columns.extend(answer.on_recorded.as_ref().map(|_| "played there".to_owned()));
     columns.push("now".to_owned());
     let head = |then: &Then| match answer.then.len() {
         1 => "then".to_owned(),
@@ -405,7 +421,8 @@ fn figures(answer: &StudyAnswer, notes: Vec<String>) -> FigureTable {
     };
     let row = |(name, read): (&str, Read)| {
         let now = read(&answer.now);
-        let mut cells: Vec<String> = recorded.map(|of| number(read(of))).into_iter().collect();
+        let elsewhere = recorded.into_iter().chain(&answer.on_recorded);
+        let mut cells: Vec<String> = elsewhere.map(|of| number(read(of))).collect();
         cells.push(number(now));
         for then in &answer.then {
             let value = read(&then.totals);
