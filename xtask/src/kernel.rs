@@ -31,9 +31,9 @@ pub struct KernelArgs {
     #[arg(long, value_name = "NODE,NODE=DISTANCE", requires = "numa")]
     numa_distance: Vec<String>,
     /// One of the machines that have a name: one, two, asymmetric, memoryless, no-cpus, 8-of-2, shared-section, 32-cpus
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["numa", "all", "instructions", "sizes", "faults", "bounds", "stack"])]
     machine: Option<String>,
-    /// All machines of both processors, and all planted faults: minutes
+    /// All machines of all processors, and all planted faults: minutes
     #[arg(long, conflicts_with_all = ["numa", "processor"])]
     all: bool,
     /// The processor
@@ -51,6 +51,9 @@ pub struct KernelArgs {
     /// Count what each call takes at most, in all and with interrupts off, after random use of 1, 4 and 16 GiB, instead; on x86_64
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes", "processor", "kvm"])]
     bounds: bool,
+    /// Paint the stack, and tell what each call takes of it in release and without optimization, instead
+    #[arg(long, conflicts_with_all = ["all", "numa", "instructions", "sizes", "bounds", "kvm"])]
+    stack: bool,
     /// Weigh the smallest kernels by features, and count what a boot takes a frame, instead
     #[arg(long, conflicts_with_all = ["all", "numa", "instructions"])]
     sizes: bool,
@@ -74,7 +77,7 @@ pub struct KernelArgs {
 impl KernelArgs {
     /// Whether instructions are counted.
     const fn counts(&self) -> bool {
-        self.instructions || self.sizes || self.bounds
+        self.instructions || self.sizes || self.bounds || self.stack
     }
 }
 
@@ -86,6 +89,8 @@ pub enum Processor {
     X86_64,
     /// QEMU's board `virt`.
     Aarch64,
+    /// The same for RISC-V, under its firmware.
+    Riscv64,
 }
 
 impl Processor {
@@ -94,6 +99,7 @@ impl Processor {
         match self {
             Self::X86_64 => "x86_64-unknown-none",
             Self::Aarch64 => "aarch64-unknown-none",
+            Self::Riscv64 => "riscv64gc-unknown-none-elf",
         }
     }
 
@@ -102,6 +108,7 @@ impl Processor {
         match self {
             Self::X86_64 => "qemu-system-x86_64",
             Self::Aarch64 => "qemu-system-aarch64",
+            Self::Riscv64 => "qemu-system-riscv64",
         }
     }
 
@@ -110,6 +117,7 @@ impl Processor {
         match self {
             Self::X86_64 => "qemu-system-x86",
             Self::Aarch64 => "qemu-system-arm",
+            Self::Riscv64 => "qemu-system-misc",
         }
     }
 }
@@ -139,6 +147,9 @@ fn boot(arguments: &KernelArgs) -> Result<(), KernelError> {
     }
     if arguments.bounds {
         return bounds::measure(arguments);
+    }
+    if arguments.stack {
+        return bounds::stack(arguments);
     }
     if arguments.faults {
         return Fault::ALL.into_iter().try_for_each(|fault| find_fault(arguments, fault));
@@ -181,8 +192,8 @@ fn boot_smallest(arguments: &KernelArgs) -> Result<(), KernelError> {
 fn boot_all(arguments: &KernelArgs) -> Result<(), KernelError> {
     let begun = Instant::now();
     let mut count = 0;
-    for processor in [Processor::X86_64, Processor::Aarch64] {
-        for machine in machines::all().filter(|machine| machine.fits(processor)) {
+    for processor in [Processor::X86_64, Processor::Aarch64, Processor::Riscv64] {
+        for machine in machines::all().filter(|machine| machine.unfit(processor).is_none()) {
             judge(arguments, processor, &machine)?;
             count += 1;
         }
@@ -204,6 +215,9 @@ fn judge(
     processor: Processor,
     machine: &GuestMachine,
 ) -> Result<(), KernelError> {
+    if let Some(why) = machine.unfit(processor) {
+        return Err(KernelError::Unfit(why.into()));
+    }
     let purpose = if arguments.instructions { Purpose::Beside } else { Purpose::Checks };
     let kernel = build(processor, purpose)?;
     let ran = run_machine(arguments, processor, machine, &kernel)?;

@@ -213,12 +213,12 @@ impl Report {
     }
 }
 
-/// To six significant digits: what follows is of no meaning.
+/// To six significant digits, and to a tenth: what follows is of no meaning.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    let digits = 5 - value.abs().log10().floor() as i32;
+    let digits = (5 - value.abs().log10().floor() as i32).max(1);
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }

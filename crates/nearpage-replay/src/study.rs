@@ -124,6 +124,8 @@ pub struct Then {
     pub refused_allocs: u64,
     /// Why all figures are as without the change, if they are.
     pub no_difference: Option<String>,
+    /// That the settings do nothing under these rules, other than those of `now`, if so: all figures are as by the rules alone.
+    pub idle_settings: Option<String>,
 }
 
 /// Then divided by now; `None` if now is 0.
@@ -163,7 +165,7 @@ pub(crate) fn study(
     let mut wishes = wishes(&asked.rules, &asked.wish);
     // The recorded rules on another machine are what others are compared with there.
     wishes.iter_mut().filter(|of| of.model == Some(start.model)).for_each(|of| of.model = None);
-    if asked.wish.machine.is_some() && wishes.len() > 1 {
+    if wishes.len() > 1 {
         wishes.retain(|of| !of.is_of_machine_alone());
     }
     let is_alone = wishes.iter().all(Wish::is_of_machine_alone);
@@ -299,6 +301,8 @@ struct Plan {
     before_start: Start,
     wishes: Vec<Wish>,
     others: Vec<Start>,
+    /// Of a wish for other rules with settings, the rules alone.
+    by_rules_alone: Vec<Option<(Wish, Start)>>,
 }
 
 impl Plan {
@@ -312,7 +316,13 @@ impl Plan {
         let others = wishes.iter().map(|wish| start_of(input, start, wish));
         let others: Vec<Start> = others.collect::<Result<_, _>>()?;
         let before_start = start_of(input, start, &before)?;
-        Ok(Plan { before, before_start, wishes, others })
+        let alone = |wish: &Wish| {
+            let has_both = wish.model.is_some() && !wish.tunables.is_empty();
+            let alone = Wish { tunables: Vec::new(), ..wish.clone() };
+            has_both.then(|| start_of(input, start, &alone).map(|start| (alone, start))).transpose()
+        };
+        let by_rules_alone = wishes.iter().map(alone).collect::<Result<_, _>>()?;
+        Ok(Plan { before, before_start, wishes, others, by_rules_alone })
     }
 
     /// The start states of all of them.
@@ -322,7 +332,8 @@ impl Plan {
 
     /// Passes over the trace for runs from the likely start, and from so many drawn ones.
     fn passes(&self, starts: u32) -> u64 {
-        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts))
+        let alone = self.by_rules_alone.iter().flatten().count();
+        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts)) + alone as u64
     }
 
     /// Adds to `timeline` what runs from the likely start went through.
@@ -351,7 +362,15 @@ impl Plan {
             drawn.iter_mut().zip(then).for_each(|(all, answer)| all.push(answer));
         }
         let then = then.into_iter().zip(&drawn);
-        let then = then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
+        let mut then: Vec<Then> =
+            then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
+        for (then, alone) in then.iter_mut().zip(&self.by_rules_alone) {
+            let Some((wish, start)) = alone else { continue };
+            let alone = load.ask_all(&[Wished { wish, start }], Guess::Likely, Keeps::default())?;
+            if then.no_difference.is_none() && alone[0].totals == then.totals {
+                then.idle_settings = Some(then.changes.idle_settings());
+            }
+        }
         Ok((now, then))
     }
 
@@ -449,6 +468,7 @@ impl Then {
             lost_frees: then.counts.lost_frees,
             refused_allocs: then.counts.refused_allocs,
             no_difference: is_same.then(|| then.changes.why_the_same()),
+            idle_settings: None,
             totals: then.totals,
             changes: then.changes,
         }

@@ -192,8 +192,10 @@ impl Executor<'_> {
                 task.yielder = self.world.yielder();
                 task.is_blocked = true;
                 task.waits = task.waits.wrapping_add(1);
-                if let Stop::Until(ps) = stop {
-                    self.timers.push(Reverse((ps, id, task.waits)));
+                match stop {
+                    Stop::Until(ps) => self.timers.push(Reverse((ps, id, task.waits))),
+                    Stop::Spins => return,
+                    _ => {}
                 }
                 self.of_cpus[cpu].pop_front();
             }
@@ -225,11 +227,15 @@ impl Executor<'_> {
         }
     }
 
-    /// A CPU that had nothing to do has waited until now.
+    /// A CPU that had nothing to do, or whose task spun, has waited until now.
     fn wake(&mut self, cpu: usize, id: TaskId, at_ps: u64) {
-        if self.of_cpus[cpu].is_empty() {
+        let spun = self.of_cpus[cpu].front() == Some(&id);
+        if spun || self.of_cpus[cpu].is_empty() {
             self.world.set_clock_ps(cpu, self.world.clock_ps(cpu).max(at_ps));
         }
-        self.enqueue(cpu, id);
+        match spun {
+            true => self.world.scheduler.borrow_mut().ready(cpu, self.world.clock_ps(cpu)),
+            false => self.enqueue(cpu, id),
+        }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Stop {
     Blocked,
     /// Until that time (ps), or until somebody wakes it.
     Until(u64),
+    /// Until somebody wakes it; its CPU does nothing else meanwhile.
+    Spins,
 }
 
 /// A task.
@@ -616,7 +618,7 @@ impl World {
             }
             lock.blocked.push_back(me);
             drop(locks);
-            self.block();
+            self.stop(Stop::Spins);
         }
         let mut locks = self.locks.borrow_mut();
         let lock = &mut locks[index];

@@ -5,6 +5,9 @@ use std::fmt;
 
 use nearpage::{CpuId, Gfp, Order, Pfn};
 
+/// What a mark of a task's cgroup begins with: `nearpage: cgroup PID PATH`.
+pub(crate) const CGROUP_MARK: &[u8] = b"nearpage: cgroup ";
+
 /// An event of a trace. What it borrows lives until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceEvent<'a> {

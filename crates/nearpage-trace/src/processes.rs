@@ -38,6 +38,8 @@ pub struct Processes {
     places: HashMap<u32, usize>,
     all: Vec<Process>,
     live: HashMap<Pfn, Live>,
+    /// Of the first event and the last.
+    times_ns: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,6 +66,8 @@ pub struct Load {
     pub moved: usize,
     /// Pages that were allocated.
     pub pages: u64,
+    /// From the first event to the last, in nanoseconds.
+    pub span_ns: u64,
 }
 
 impl Load {
@@ -77,6 +81,8 @@ impl Load {
 impl Processes {
     /// Adds an event. Blocks that were allocated before the trace belong to nobody.
     pub fn note(&mut self, event: &TraceEvent<'_>) {
+        let (first, last) = self.times_ns.unwrap_or((event.time_ns, event.time_ns));
+        self.times_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
         match event.event {
             Event::Alloc { pfn: Some(pfn), order, .. } => {
                 let next = self.all.len();
@@ -100,12 +106,13 @@ impl Processes {
 
     /// What all of them did.
     pub fn finish(self) -> Load {
+        let span_ns = self.times_ns.map_or(0, |(first, last)| last - first);
         let has_moved = |process: &&Process| 2 * process.freed_elsewhere > process.freed;
         let moved = self.all.iter().filter(has_moved).count();
         let processes: Vec<Vec<Blocks>> = self.all.into_iter().map(|of| of.does).collect();
         let allocated = processes.iter().flatten().filter(|of| of.allocates);
         let pages = allocated.map(|of| u64::from(of.count) << of.order.0).sum();
-        Load { processes, moved, pages }
+        Load { processes, moved, pages, span_ns }
     }
 }
 

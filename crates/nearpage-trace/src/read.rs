@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::binary::{Kind, MAGIC_BYTES};
 use super::error::{EXPECTED, TraceError};
-use super::event::{Event, TraceCounts, TraceEvent};
+use super::event::{CGROUP_MARK, Event, TraceCounts, TraceEvent};
 use super::gfp::{Flags, GfpTexts};
 use super::{fields, head, lttng};
 use nearpage_machine::{Budget, Packing, Unpacking};
@@ -202,7 +202,10 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
             Err(expected) => return Err(self.syntax(line, expected).into()),
         };
         let counts = &mut self.counts;
-        counts.events += 1;
+        // Such a mark is of a reader's or of a recorder's own, and no event of the kernel.
+        let is_own =
+            matches!(event, Event::Marker(mark) if mark.trim_ascii().starts_with(CGROUP_MARK));
+        counts.events += u64::from(!is_own);
         counts.unsorted += u64::from(head.time_ns < self.last_time_ns);
         self.last_time_ns = self.last_time_ns.max(head.time_ns);
         match event {

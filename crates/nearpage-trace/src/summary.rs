@@ -11,7 +11,7 @@ use nearpage::{CpuId, Gfp, Order, Pfn};
 use serde::Serialize;
 
 use super::binary::Symbols;
-use super::event::{Event, TraceCounts, TraceEvent};
+use super::event::{CGROUP_MARK, Event, TraceCounts, TraceEvent};
 
 /// Names that are told apart; what comes after them is `others`.
 const GROUPS_MOST: usize = 1 << 16;
@@ -640,7 +640,7 @@ impl Summarizer {
 
 /// What a mark tells of a task's cgroup.
 fn cgroup_of(mark: &[u8]) -> Option<(u32, &[u8])> {
-    let rest = mark.trim_ascii().strip_prefix(b"nearpage: cgroup ")?;
+    let rest = mark.trim_ascii().strip_prefix(CGROUP_MARK)?;
     let (pid, path) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
     Some((std::str::from_utf8(pid).ok()?.parse().ok()?, path.trim_ascii()))
 }

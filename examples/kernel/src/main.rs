@@ -23,6 +23,8 @@ mod masked;
 mod mine;
 #[cfg(target_os = "none")]
 mod options;
+#[cfg(all(target_os = "none", feature = "bounds"))]
+mod painted;
 #[cfg(target_os = "none")]
 mod start;
 

@@ -26,6 +26,9 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// What the thirty lines took.
 static BOOT_NS: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes of stack that they took, in builds that tell.
+static BOOT_STACK: AtomicU64 = AtomicU64::new(0);
+
 /// Exit codes of the machine.
 const PASSED: u8 = 0x10;
 const FAILED: u8 = 0x11;
@@ -56,7 +59,7 @@ pub fn first_cpu() -> ! {
     if options.instructions {
         checks::boot_cost(pages(), deferred, BOOT_NS.load(Ordering::Relaxed));
         #[cfg(feature = "bounds")]
-        checks::bounds(pages());
+        checks::bounds(pages(), BOOT_STACK.load(Ordering::Relaxed));
         #[cfg(not(feature = "bounds"))]
         checks::instructions(pages());
         finish(PASSED);
@@ -76,9 +79,12 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     let options = Options::parse(described.command_line);
     checks::own::take(&mut memory).unwrap_or_else(|error| panic!("{error}"));
     let begin = arch::now_ns();
-    let booted = allocator(&mut machine, &mut memory).unwrap_or_else(|error| panic!("{error}"));
+    let mut booted = None;
+    let stack = stack_of(|| booted = Some(allocator(&mut machine, &mut memory)));
+    BOOT_STACK.store(stack, Ordering::Relaxed);
+    let booted = booted.expect("it ran");
+    let (pages, deferred) = booted.unwrap_or_else(|error| panic!("{error}"));
     BOOT_NS.store(arch::now_ns() - begin, Ordering::Relaxed);
-    let (pages, deferred) = booted;
     // Release pairs with the Acquire in `pages`.
     PAGES.store(core::ptr::from_ref(pages).cast_mut(), Ordering::Release);
     checks::own::hand_over_too(pages);
@@ -86,6 +92,16 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     log!("nearpage on {}: {nodes} nodes, {} CPUs", arch::NAME, machine.cpus().len());
     machine.notes().for_each(|note| log!("firmware: {note}"));
     (options, deferred, machine.cpus().iter().map(|cpu| cpu.hardware_id).collect())
+}
+
+#[cfg(feature = "bounds")]
+use crate::painted::stack_of;
+
+/// Nothing is painted in this build.
+#[cfg(not(feature = "bounds"))]
+fn stack_of(call: impl FnOnce()) -> u64 {
+    call();
+    0
 }
 
 /// Any other CPU, on its own stack, with interrupts off.

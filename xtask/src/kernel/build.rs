@@ -59,6 +59,8 @@ pub enum Purpose {
     Beside,
     /// To count what each call takes at most.
     Bounds,
+    /// The same without optimization, for the stack.
+    BoundsDev,
     /// The forty lines of `examples/smallest`.
     Smallest,
 }
@@ -70,7 +72,7 @@ impl Purpose {
             Self::Fault(Fault::InterruptsOn) => &["--features", "fault-interrupts-on"],
             Self::Fault(Fault::SharedStorage) => &["--features", "fault-shared-storage"],
             Self::Fault(Fault::RangeTwice) => &["--features", "fault-range-twice"],
-            Self::Bounds => &["--no-default-features", "--features", "bounds"],
+            Self::Bounds | Self::BoundsDev => &["--no-default-features", "--features", "bounds"],
             Self::Beside => &["--no-default-features", "--features", "beside"],
         }
     }
@@ -79,10 +81,14 @@ impl Purpose {
         match self {
             Self::Checks => "kernel-plain",
             Self::Fault(fault) => fault.feature(),
-            Self::Bounds => "kernel-bounds",
+            Self::Bounds | Self::BoundsDev => "kernel-bounds",
             Self::Beside => "kernel-beside",
             Self::Smallest => "smallest-plain",
         }
+    }
+
+    fn profile(self) -> &'static str {
+        if self == Self::BoundsDev { "dev" } else { "release" }
     }
 
     fn package(self) -> &'static str {
@@ -101,21 +107,15 @@ pub fn build(processor: Processor, purpose: Purpose) -> Result<PathBuf, KernelEr
         return Err(KernelError::NoTarget(target));
     }
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        purpose.package(),
-        "--target",
-        target,
-    ]);
+    cargo.args(["build", "--quiet", "--profile", purpose.profile()]);
+    cargo.args(["--package", purpose.package(), "--target", target]);
     cargo.args(purpose.arguments());
     let status = cargo.status().map_err(KernelError::io("cargo"))?;
     if !status.success() {
         return Err(KernelError::Build(target));
     }
-    let built = target_folder()?.join(target).join("release").join(purpose.package());
+    let folder = if purpose.profile() == "dev" { "debug" } else { "release" };
+    let built = target_folder()?.join(target).join(folder).join(purpose.package());
     // The next build writes to the same place.
     let kept = built.with_file_name(purpose.file());
     std::fs::copy(&built, &kept).map_err(KernelError::io(built.display().to_string()))?;

@@ -123,9 +123,11 @@ pub fn run_machine(
     let (lines, is_over) = heard?;
     let ended = match (is_over, processor, status.code()) {
         (false, ..) => Ended::TimedOut,
-        // The debug-exit device shifts the code and sets its lowest bit; semihosting gives it as it is.
-        (_, Processor::X86_64, Some(33)) | (_, Processor::Aarch64, Some(0x10)) => Ended::Passed,
-        (_, Processor::X86_64, Some(35)) | (_, Processor::Aarch64, Some(0x11)) => Ended::Failed,
+        // The debug-exit device shifts the code and sets its lowest bit; the others give it as it is.
+        (_, Processor::X86_64, Some(33)) => Ended::Passed,
+        (_, Processor::X86_64, Some(35)) => Ended::Failed,
+        (_, Processor::Aarch64 | Processor::Riscv64, Some(0x10)) => Ended::Passed,
+        (_, Processor::Aarch64 | Processor::Riscv64, Some(0x11)) => Ended::Failed,
         (.., code) => Ended::Other(code),
     };
     Ok(Ran { lines, ended, time: begun.elapsed() })
@@ -183,14 +185,23 @@ fn qemu_arguments(
             add("-machine", "virt,gic-version=3".into());
             add("-semihosting-config", "enable=on,target=native".into());
         }
+        // Its other controller of interrupts cannot have nodes of one CPU.
+        Processor::Riscv64 => add("-machine", "virt,aia=aplic".into()),
     }
     let accelerator = match () {
         () if arguments.kvm => "kvm",
+        // A CPU of RISC-V that waits does not hand its turn on.
+        () if processor == Processor::Riscv64 => "tcg",
         () if machine.cpus() >= CPUS_IN_TURN && !arguments.parallel => "tcg,thread=single",
         () => "tcg",
     };
     add("-accel", accelerator.into());
-    add("-cpu", if arguments.kvm { "host" } else { "max" }.into());
+    let cpu = match processor {
+        _ if arguments.kvm => "host",
+        Processor::X86_64 | Processor::Aarch64 => "max",
+        Processor::Riscv64 => "rv64",
+    };
+    add("-cpu", cpu.into());
     let mib = machine.memory_mib();
     add(
         "-m",

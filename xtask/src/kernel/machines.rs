@@ -142,10 +142,22 @@ impl GuestMachine {
         Ok(())
     }
 
-    /// Whether a processor can have it: memory is plugged into PCs only, so the machine is booted without there.
-    pub fn fits(&self, processor: Processor) -> bool {
-        // The board `virt` has its first node begin with the memory itself, so that needs some.
-        processor == Processor::X86_64 || self.nodes().next().is_some_and(|(_, mib, _)| mib > 0)
+    /// Why QEMU cannot make it with a processor, if so. Memory is plugged into PCs only, so the machine is booted without elsewhere.
+    pub fn unfit(&self, processor: Processor) -> Option<&'static str> {
+        let mut nodes = self.nodes();
+        match processor {
+            Processor::X86_64 => None,
+            _ if nodes.next().is_none_or(|(_, mib, _)| mib == 0) => {
+                Some("the board `virt` has memory on its first node")
+            }
+            Processor::Aarch64 => None,
+            Processor::Riscv64 if nodes.any(|(_, mib, cpus)| mib == 0 || cpus.is_empty()) => {
+                Some("the board `virt` of RISC-V has memory and CPUs on all nodes")
+            }
+            // All CPUs run at once, on those of the host.
+            Processor::Riscv64 if self.cpus() > 16 => Some("more than 16 CPUs take too long"),
+            Processor::Riscv64 => None,
+        }
     }
 
     /// The nodes: id, memory in MiB, CPUs.

@@ -29,7 +29,7 @@ use what_if::WhatIfArgs;
 pub use failure::ReplayFailure;
 
 pub(super) use front::{plots as front_plots, sentences as front_sentences};
-pub(super) use sweep::{leaves_out as sweep_leaves_out, table as sweep_table};
+pub(super) use sweep::{all_with, leaves_out as sweep_leaves_out, table as sweep_table};
 pub(super) use what_if::tunables;
 
 /// Replay a recorded trace on the recorded machine, and compare with what its kernel logged.

@@ -46,7 +46,7 @@ pub struct RunArgs {
     report: Option<PathBuf>,
 
     /// The library to preload: by default libnearpage_preload.so beside this program, or libnearpage-malloc.so below ../lib
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "policy_only")]
     library: Option<PathBuf>,
 
     /// The program and its arguments
@@ -133,10 +133,14 @@ impl RunFailure {
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
+    if arguments.policy_only {
+        check_policy(&arguments.options)?;
+    }
     let library = if arguments.policy_only { None } else { Some(library(arguments)?) };
     let uncounted = match &library {
         Some(_) => program::why_uncounted(&arguments.command[0]),
-        None => Some("it ran under a policy only".to_owned()),
+        None if has_policy(&arguments.options) => Some("it ran under a policy only".to_owned()),
+        None => Some("it ran with its own malloc, and under no policy".to_owned()),
     };
     // Checked first: a program must not run for an hour in vain.
     let checked = |file: &Option<PathBuf>| {
@@ -164,6 +168,29 @@ pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
         0 => Ok(()),
         code => Err(RunFailure::Ended(code).into()),
     }
+}
+
+fn has_policy(options: &str) -> bool {
+    options.split(',').any(|word| word.starts_with("policy="))
+}
+
+/// Where no malloc runs, options are a policy and its nodes.
+fn check_policy(options: &str) -> Result<(), CommandError> {
+    let expected = "expected policy=local|preferred|bind|interleave, and nodes=LIST";
+    let words = || options.split(',').filter(|word| !word.is_empty());
+    let is_of_policy = |word: &str| word.starts_with("policy=") || word.starts_with("nodes=");
+    let problem = match words().find(|word| !is_of_policy(word)) {
+        Some(word) => {
+            format!(
+                "--policy-only: {word} is an option of the malloc, which does not run: {expected}"
+            )
+        }
+        None if !options.is_empty() && !has_policy(options) => {
+            format!("--policy-only: nodes without a policy do nothing: {expected}")
+        }
+        None => return Ok(()),
+    };
+    Err(CommandError::Usage(problem))
 }
 
 /// The library that is preloaded.

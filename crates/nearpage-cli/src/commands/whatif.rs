@@ -40,7 +40,7 @@ use crate::terminal;
 pub struct WhatIfArgs {
     /// A bundle; a trace (ftrace's trace file, trace-cmd report, perf script, trace.dat or perf.data), which needs --machine; the name of a
     /// load: build, exit, one-way, purge, fill, random, pagecache, faults; - is standard input
-    #[arg(value_name = "INPUT")]
+    #[arg(value_name = "INPUT", default_value = "", hide_default_value = true)]
     input: PathBuf,
 
     /// Another machine: numactl's text, hwloc's XML, a copy of /sys, the name of one that comes along (memoryless-8n2m), or the short
@@ -94,7 +94,8 @@ impl WhatIfArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
-        let inputs = machines.chain([&*self.input]);
+        let input = Some(&*self.input).filter(|input| !input.as_os_str().is_empty());
+        let inputs = machines.chain(input);
         Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
@@ -117,7 +118,8 @@ JSON of a bundle or a trace (--json):
                        what the kernel logged; what the model comes to without the change (now_is says where), and with it
   on_recorded          what it comes to on the recorded machine, if now is of another one; else null
   then[]               model, changes (machine, rules, settings[], sizes[], fallback[], cpus, repeat), ratios (holds,
-                       longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference
+                       longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference,
+                       idle_settings (that they do nothing under other rules, or null)
   fidelity_percent     the score of the model on the recorded machine
   starts               starts that were drawn
   leaves_out[]         what the model leaves out
@@ -128,8 +130,11 @@ its machine, notes[] and counts by the name of the combination: work_per_second,
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
-  changes[]            key, before, after
-  now, then[]          rules; counts by name: zone_lock_percent, holds, worst_wait_us, worst_hold_us, ...
+  changes[]            key, before, after, no_effect[]
+  sizes[]              watermarks and sizes of pagesets that move, as of a bundle
+  seeds                runs of each, with seeds from 1 on; counts are of the first
+  now, then[]          rules; counts by name: zone_lock_percent, holds, worst_wait_us, worst_hold_us, ...; range: the least and
+                       the most of counts that differ by seed
   leaves_out[]         what the model leaves out, and where its numbers come from
 
 Exit status: 0 done, 1 the output could not be written, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
@@ -152,7 +157,7 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     let budget = arguments.limit.budget();
     let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));
     let mut machines: Vec<MachineDescription> = machines.collect::<Result<_, _>>()?;
-    let load = arguments.input.to_str().and_then(Load::by_name);
+    let load = arguments.load();
     if arguments.waits && arguments.repeat > 1 {
         terminal::note("--repeat has no effect on --waits: all CPUs of the machine run then");
     }
@@ -258,6 +263,11 @@ const NOTHING: &str =
 impl WhatIfArgs {
     fn check(&self) -> Result<(), CommandError> {
         let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
+        if self.input.as_os_str().is_empty() {
+            return usage(
+                "expected INPUT: a bundle, a trace with --machine, or the name of a load",
+            );
+        }
         let is_again = |(at, rules): &(usize, &ModelChoice)| self.rules[..*at].contains(rules);
         if self.rules.iter().enumerate().any(|of| is_again(&of)) {
             return usage("--rules has a set of rules twice, expected each once");
@@ -329,6 +339,26 @@ impl WhatIfArgs {
         self.output(page, &sections, with_time, &WithWaits { answer, waits })
     }
 
+    /// What was random, for the origin of a page.
+    fn seed(&self) -> String {
+        let seeds = match self.load() {
+            Some(load) if load.draws() && self.is_sweep() => 1,
+            Some(load) if load.draws() => load::SEEDS,
+            _ => 0,
+        };
+        match (seeds, self.drawn()) {
+            (0, 0) => "none: nothing is random".into(),
+            (0, starts) => format!("drawn starts 1 to {starts}, the same each time"),
+            (1, _) => "1".into(),
+            (seeds, _) => format!("1 to {seeds}"),
+        }
+    }
+
+    /// The load, if it is one by name.
+    fn load(&self) -> Option<Load> {
+        self.input.to_str().and_then(Load::by_name)
+    }
+
     /// Whether more is asked than one machine with one value of each setting.
     fn is_sweep(&self) -> bool {
         !self.over.is_empty() || self.machine.len() > 1
@@ -336,7 +366,8 @@ impl WhatIfArgs {
 
     /// Starts that are drawn.
     fn drawn(&self) -> u32 {
-        if !self.machine.is_empty() || self.is_sweep() { 0 } else { self.starts.unwrap_or(STARTS) }
+        let draws = self.machine.is_empty() && !self.is_sweep() && self.load().is_none();
+        if draws { self.starts.unwrap_or(STARTS) } else { 0 }
     }
 
     fn tunables(&self) -> Result<Vec<Tunable>, CommandError> {
@@ -381,7 +412,7 @@ impl WhatIfArgs {
         document: &impl Serialize,
     ) -> Result<(), CommandError> {
         let render = || {
-            let origin = Origin::new(std::env::args_os(), text::seed(self.drawn()));
+            let origin = Origin::new(std::env::args_os(), self.seed());
             page_of("What if", &with(text::page_of(sections)), &origin)
         };
         if self.report.as_deref().is_some_and(is_standard) {

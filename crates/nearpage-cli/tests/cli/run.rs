@@ -75,6 +75,16 @@ fn wrong_usage_and_programs_that_cannot_be_run() {
         (&["--"], 2, "<COMMAND>..."),
         (&["--options", "polcy=bind", "--", "ls"], 2, "accepted are policy=local"),
         (&["--library", "/no/such.so", "--", "ls"], 2, "--library names another place"),
+        (
+            &["--policy-only", "--options", "policy=bind,nodes=0,hardened=1", "--", "true"],
+            2,
+            "--policy-only: hardened=1 is an option of the malloc, which does not run",
+        ),
+        (
+            &["--policy-only", "--options", "nodes=0", "--", "true"],
+            2,
+            "--policy-only: nodes without a policy do nothing",
+        ),
         (&["--policy-only", "--", "/no/such/program"], 127, "/no/such/program: No such file"),
         (&["--policy-only", "--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
         (

@@ -45,6 +45,28 @@ fn settings_act_on_other_machines() {
     }
 }
 
+/// A setting that does nothing under other rules is told, though all differs from the recorded ones.
+#[test]
+fn settings_that_do_nothing_under_other_rules_are_told() {
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let asked = |change: &str, rules: &str| -> Value {
+        let arguments = ["whatif", bundle, "--rules", rules, "--change", change, "--starts", "0"];
+        serde_json::from_str(&stdout(&[&arguments[..], &["--json"]].concat())).unwrap()
+    };
+    let idle = asked("pcp.high_min=10", "nearpage");
+    let told = idle["then"][0]["idle_settings"].as_str().unwrap();
+    assert!(told.starts_with("pcp.high_min does nothing under the rules nearpage"), "{told}");
+    let acts = asked("pcp.batch_scale_max=0", "linux-6.18");
+    assert_eq!(acts["then"][0]["idle_settings"], Value::Null);
+    let machine = "--numa 1G,cpus=0-3";
+    let change = "vm.watermark_boost_factor=0";
+    let load = ["whatif", "fill", "--machine", machine, "--rules", "linux-6.1", "--change", change];
+    let text = stdout(&load);
+    assert!(text.contains("vm.watermark_boost_factor: 15000 -> 0"), "{text}");
+    assert!(text.contains("under the rules linux-6.1 the change does nothing with this load"));
+}
+
 /// On another machine the recorded rules are what others are compared with; what they come to at home stands beside.
 #[test]
 fn a_machine_and_rules_have_the_recorded_machine_beside_them() {

@@ -104,6 +104,7 @@ pub(super) fn add(
         tabulate(work, &scenario.models, &outcomes, &mut table);
         compare(work, &scenario.models, &outcomes, report);
     }
+    report.notes.push("score: pages a second of a CPU, 100 for the first rules".into());
     match report.table.rows.is_empty() {
         true => report.table = table,
         false => report.further.push(table),

@@ -46,17 +46,6 @@ pub enum Does {
     Build(BuildWork),
 }
 
-impl Does {
-    /// Whether something of it is random.
-    pub(crate) fn draws(&self) -> bool {
-        match self {
-            Does::Fill(work) => work.is_shuffled,
-            Does::Purge(_) => false,
-            Does::Build(_) => true,
-        }
-    }
-}
-
 /// Processes that fill memory and give it back at once.
 #[derive(Clone, Copy, Debug)]
 pub struct FillWork {

@@ -5,12 +5,15 @@ use std::fmt::Display;
 use nearpage::rules::CacheRule;
 use nearpage::rules::pagesets::Sizes;
 use nearpage::rules::zonelists::NodeOrder;
-use nearpage::{Marks, NodeIndex, ZoneInstances, ZoneKind};
+use nearpage::{Marks, Model, NodeIndex, ZoneInstances, ZoneKind};
+use nearpage_machine::MachineDescription;
 use nearpage_machine::tunable::Tunable;
 use serde::Serialize;
 
+use super::machine::{elsewhere, start_of};
 use super::wish::Wish;
 use crate::cpus::CpuMap;
+use crate::error::ReplayError;
 use crate::start::{Start, StartZone};
 
 /// What a what-if changes. Before is the recorded machine under its kernel's rules and settings; if the machine is another
@@ -131,6 +134,34 @@ impl Changes {
 }
 
 impl Changes {
+    /// What other rules and settings change on a machine, before anything runs there.
+    ///
+    /// # Errors
+    ///
+    /// There can be no such machine.
+    pub fn on(
+        machine: &MachineDescription,
+        before: Model,
+        rules: Model,
+        tunables: &[Tunable],
+    ) -> Result<Changes, ReplayError> {
+        let name = machine.source.as_str();
+        let before = elsewhere(name, machine, before, |_| ())?;
+        let (model, tunables) = (Some(rules), tunables.to_vec());
+        let wish = Wish { model, machine: Some(machine.clone()), tunables, ..Wish::default() };
+        let start = start_of(name, &before, &wish)?;
+        let (then, now) = (values(&before), values(&start));
+        Ok(Changes {
+            machine: None,
+            rules: change(&before, &start, |of| of.model.name),
+            settings: settings(&wish, &before, &start, &then, &now),
+            sizes: sizes(&then, &now),
+            fallback: orders(&before, &start),
+            cpus: None,
+            repeat: 1,
+        })
+    }
+
     /// Why a what-if comes to the same as without it, as far as that can be told.
     pub(crate) fn why_the_same(&self) -> String {
         let idle: Vec<&str> =
@@ -139,6 +170,18 @@ impl Changes {
             false => idle.join("; "),
             true => "no figure depends on the change with this load on this machine".into(),
         }
+    }
+}
+
+impl Changes {
+    /// That the settings do nothing under the rules.
+    pub(crate) fn idle_settings(&self) -> String {
+        let keys: Vec<&str> = self.settings.iter().map(|set| set.key).collect();
+        let (keys, rules) = (keys.join(", "), self.rules.after);
+        let does = if self.settings.len() == 1 { "does" } else { "do" };
+        format!(
+            "{keys} {does} nothing under the rules {rules} with this load: all figures are as by the rules alone"
+        )
     }
 }
 

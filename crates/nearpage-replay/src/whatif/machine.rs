@@ -120,7 +120,7 @@ fn resize(start: &mut Start, settings: &Settings, recorded: Option<&Settings>) {
 }
 
 /// Another machine, all of whose memory is free.
-fn elsewhere(
+pub(super) fn elsewhere(
     input: &str,
     machine: &MachineDescription,
     model: Model,

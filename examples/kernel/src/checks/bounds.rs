@@ -1,4 +1,4 @@
-//! What each public call takes at most, in all and with interrupts off, once all memory was in use and random halves of it came
+//! What each public call takes at most, of instructions, in all and with interrupts off, and of stack, once all memory was in use and random halves of it came
 //! back: counted by an emulator that counts one nanosecond for each instruction (`-icount shift=0`). One CPU runs, interrupts
 //! are on and none comes.
 
@@ -13,6 +13,7 @@ use nearpage::{Gfp, Order, PageCount, Pfn, PfnRange, Request};
 use nearpage_kernel::Pages;
 
 use crate::mine::{HEAP, Mine};
+use crate::painted::stack_of;
 use crate::{arch, log, masked};
 
 /// Rounds of a call that is short; the most of them counts.
@@ -74,20 +75,24 @@ fn use_memory(pages: &Pages<'_, Mine>, random: &mut Random) -> Held {
     held
 }
 
-/// The most that a call takes, and the longest stretch of it with interrupts off.
+/// The most that a call takes, the longest stretch of it with interrupts off, and the most of the stack.
 fn row(name: &str, rounds: u32, mut call: impl FnMut()) {
     let (mut most, mut stretch) = (0, 0);
-    for _ in 0..rounds {
-        masked::take_longest();
-        let begin = arch::now_ns();
-        call();
-        most = most.max(arch::now_ns() - begin);
-        stretch = stretch.max(masked::take_longest());
-    }
-    log!("bounds: | {name} | {most} | {stretch} |");
+    let stack = stack_of(|| {
+        for _ in 0..rounds {
+            masked::take_longest();
+            let begin = arch::now_ns();
+            call();
+            most = most.max(arch::now_ns() - begin);
+            stretch = stretch.max(masked::take_longest());
+        }
+    });
+    log!("bounds: | {name} | {most} | {stretch} | {stack} |");
 }
 
-pub fn run(pages: &'static Pages<'static, Mine>) {
+/// `boot_stack` is what the boot took of the stack.
+pub fn run(pages: &'static Pages<'static, Mine>, boot_stack: u64) {
+    log!("bounds: | the boot | 0 | 0 | {boot_stack} |");
     arch::interrupts_on();
     let mut random = Random(0xb0_07d5);
     let begin = arch::now_ns();

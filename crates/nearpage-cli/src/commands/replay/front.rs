@@ -16,12 +16,11 @@ fn by_machine(sweep: &Sweep) -> BTreeMap<Option<&str>, Vec<&Point>> {
 
 /// A sentence for each machine: how many are on its front, and the best in each of the three.
 pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
-    let has_rules = sweep.points.iter().any(|point| point.rules != sweep.model);
     let of_machine = |(machine, points): (Option<&str>, Vec<&Point>)| {
         let best = points.iter().filter(|point| point.is_best);
         let least = |read: fn(&Point) -> f64, unit: &str| {
             let least = points.iter().min_by(|one, other| read(one).total_cmp(&read(other)))?;
-            let name = combination(least, has_rules, false);
+            let name = combination(sweep, least, false);
             Some(format!("{:.0} {unit} ({name})", read(least)))
         };
         let all = [
@@ -42,12 +41,24 @@ pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
     by_machine(sweep).into_iter().map(of_machine).collect()
 }
 
-/// What a point is of.
-pub(super) fn combination(point: &Point, has_rules: bool, has_machine: bool) -> String {
+/// Settings that all points have.
+pub(in crate::commands) fn common(sweep: &Sweep) -> Vec<&str> {
+    let [first, others @ ..] = &*sweep.points else { return Vec::new() };
+    let is_common = |set: &&String| {
+        !others.is_empty() && others.iter().all(|point| point.settings.contains(*set))
+    };
+    first.settings.iter().filter(is_common).map(String::as_str).collect()
+}
+
+/// What a point is of, without what all are of.
+pub(super) fn combination(sweep: &Sweep, point: &Point, has_machine: bool) -> String {
+    let common = common(sweep);
+    let has_rules = sweep.points.iter().any(|point| point.rules != sweep.model);
     let machine = point.machine.as_ref().filter(|_| has_machine);
     let machine = machine.map(|name| shown(name).to_string());
     let rules = has_rules.then(|| point.rules.to_owned());
-    machine.into_iter().chain(rules).chain(point.settings.clone()).collect::<Vec<_>>().join(" ")
+    let own = point.settings.iter().filter(|set| !common.contains(&set.as_str())).cloned();
+    machine.into_iter().chain(rules).chain(own).collect::<Vec<_>>().join(" ")
 }
 
 fn holds(point: &Point) -> f64 {

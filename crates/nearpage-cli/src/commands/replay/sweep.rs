@@ -121,6 +121,7 @@ fn page(sweep: &Sweep) -> String {
 fn text(sweep: &Sweep) -> String {
     let Sweep { bundle, model, points, .. } = sweep;
     let mut lines = vec![format!("{bundle}: model {model}, {} combinations", points.len())];
+    lines.extend(all_with(sweep));
     lines.extend(table(sweep));
     lines.extend(leaves_out(sweep));
     lines.push(String::new());
@@ -133,13 +134,19 @@ pub(in crate::commands) fn leaves_out(sweep: &Sweep) -> Vec<String> {
     sweep.lost.iter().cloned().chain([sweep.open_loop.to_owned()]).collect()
 }
 
+/// What all combinations have, if something is.
+pub(in crate::commands) fn all_with(sweep: &Sweep) -> Option<String> {
+    let common = front::common(sweep);
+    (!common.is_empty()).then(|| format!("all with {}", common.join(" ")))
+}
+
 /// A line for each combination, with what is told of them.
 pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
-    let Sweep { model, points, costs, .. } = sweep;
+    let Sweep { points, costs, .. } = sweep;
     let mut out = String::new();
-    let has_rules = points.iter().any(|point| point.rules != *model);
+    let machines = points.iter().filter(|point| point.machine != points[0].machine).count();
     let settings: Vec<String> =
-        points.iter().map(|point| front::combination(point, has_rules, true)).collect();
+        points.iter().map(|point| front::combination(sweep, point, machines > 0)).collect();
     let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
@@ -175,7 +182,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
     let _ = writeln!(
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
-         Ratio: to the fewest holds that would do with as much \
+         Ratio: of holds and 32 to the fewest and 32 that would do with as much \
          memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more. Model time by {costs}."
     );
     out.lines().map(ToOwned::to_owned).collect()

@@ -120,7 +120,11 @@ impl Report {
             wall_s: wall.as_secs_f64(),
             cpu_s: seconds(ended.usage.ru_utime) + seconds(ended.usage.ru_stime),
             peak_kib: peak_kib(ended, &processes),
-            most_kib: ended.most_kib(),
+            // The kernel counts in batches, and a process reads its own count at another moment.
+            most_kib: processes
+                .iter()
+                .filter_map(|of| of.peak_rss_kib)
+                .fold(ended.most_kib(), u64::max),
             faults: ended.usage.ru_minflt,
             pages_by_node: ended.pages_by_node.clone(),
             uncounted,
@@ -135,7 +139,7 @@ fn peak_kib(ended: &Ended, processes: &[Process]) -> Option<u64> {
         processes.iter().find(|of| of.pid == ended.process)?.peak_rss_kib?;
         processes.iter().filter_map(|of| of.peak_rss_kib).max()
     };
-    ended.peak_kib().or_else(wrote)
+    ended.peak_kib().max(wrote())
 }
 
 impl Report {

@@ -193,6 +193,12 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     let Summary { events, lost_events, seconds, requests, groups, .. } = summary;
     let path = shown(path).to_string();
     let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost_events} lost");
+    if arguments.blame && arguments.machine.is_none() {
+        let _ = writeln!(
+            out,
+            "counts are of what is replayed: from the first capture of the kernel's figures to the last"
+        );
+    }
     if let Some(sampling) = &summary.sampling {
         let _ = writeln!(
             out,

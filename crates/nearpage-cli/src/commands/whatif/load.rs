@@ -6,7 +6,8 @@ use nearpage::{Config, Model};
 use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
 use nearpage_lab::{LabError, Options, Over, Report, Scenario, named_twice};
 use nearpage_machine::MachineDescription;
-use nearpage_replay::{Bundle, ReplayError, Tunable};
+use nearpage_replay::{Bundle, Changes, ReplayError, SizeChange, Tunable};
+use nearpage_report::replay::change_lines;
 use nearpage_report::whatif::{FigureRow, FigureTable};
 use nearpage_sim::workload::lifetimes::Run;
 use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
@@ -21,6 +22,9 @@ use crate::commands::lab::LabFailure;
 use crate::commands::progress::Bar;
 use crate::commands::replay::ReplayFailure;
 
+/// Runs of a load that draws, for the range of its answer.
+pub(super) const SEEDS: u64 = 3;
+
 /// Sizes of pagesets, which follow from a simulated machine.
 const SIZES: [&str; 3] = ["pcp.batch", "pcp.high_min", "pcp.high_max"];
 
@@ -31,8 +35,13 @@ struct Answer {
     load: &'static str,
     title: String,
     changes: Vec<Change>,
+    sizes: Vec<SizeChange>,
+    seeds: u64,
     now: Outcome,
     then: Vec<Outcome>,
+    /// What changes, in lines.
+    #[serde(skip)]
+    lines: Vec<String>,
     leaves_out: Vec<String>,
 }
 
@@ -47,8 +56,14 @@ struct Change {
 #[derive(Debug, Serialize)]
 struct Outcome {
     rules: &'static str,
+    /// Of the first seed.
     #[serde(flatten)]
     counts: BTreeMap<String, f64>,
+    /// The least and the most by all seeds, of counts that differ.
+    range: BTreeMap<String, [f64; 2]>,
+    /// That settings do nothing under these rules, other than those of now.
+    #[serde(skip)]
+    idle_settings: Option<String>,
 }
 
 /// Several machines, rules and settings under a load by name.
@@ -85,7 +100,8 @@ pub(super) fn sweep(
         .collect::<Result<_, _>>()
         .map_err(|error| CommandError::Usage(format!("--over {error}")))?;
     if let Some(key) = named_twice(&over) {
-        return Err(CommandError::Usage(format!("{key} is there twice")));
+        let problem = format!("{key} is there twice, expected all its values at one --over");
+        return Err(CommandError::Usage(problem));
     }
     let mut swept = Swept { schema: 1, load: load.name(), machines: Vec::new() };
     for machine in machines {
@@ -190,34 +206,38 @@ pub(super) fn run(
     if tunables.is_empty() {
         rules.remove(0);
     }
-    let asked = Asked { now, rules: &rules, tunables: &tunables, machine };
-    let Compared { title, notes, now: before, then } =
-        asked.compared(load.name(), |wish| scenario_of(load, wish))?;
-    let changes = tunables.iter().map(|tunable| {
-        let settings = nearpage::Settings::default();
-        let idle = rules.iter().filter_map(|model| {
-            let why = tunable.idle_under(model)?;
-            Some(format!("{} has no effect under the rules {}: {why}", tunable.key(), model.name))
-        });
-        let after = arguments.change.iter().rev().filter_map(|given| given.split_once('='));
-        let after = after.into_iter().find(|(key, _)| key.trim() == tunable.key());
+    let of_rules = rules.iter().map(|rules| Changes::on(machine, now, *rules, &tunables));
+    let of_rules: Vec<Changes> = of_rules.collect::<Result<_, _>>().map_err(ReplayFailure::from)?;
+    let mut lines: Vec<String> = Vec::new();
+    for line in of_rules.iter().flat_map(change_lines) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let settings = of_rules.first().map_or(&[][..], |of| &of.settings);
+    let changes = settings.iter().map(|setting| {
+        let same = of_rules.iter().flat_map(|of| &of.settings).filter(|of| of.key == setting.key);
         Change {
-            key: tunable.key(),
-            before: match tunable {
-                Tunable::Kernel(change) => change.value_in(&settings),
-                _ => format!("as {} has it", now.name),
-            },
-            after: after.map_or(String::new(), |(_, value)| value.trim().to_owned()),
-            no_effect: idle.collect(),
+            key: setting.key,
+            before: setting.before.clone(),
+            after: setting.after.clone(),
+            no_effect: same.filter_map(|of| of.no_effect.clone()).collect(),
         }
     });
+    let seeds = if load.draws() { SEEDS } else { 1 };
+    let asked = Asked { now, rules: &rules, tunables: &tunables, machine, seeds };
+    let Compared { title, notes, now: before, then } =
+        asked.compared(load.name(), |wish| scenario_of(load, wish))?;
     let answer = Answer {
         schema: 1,
         load: load.name(),
         title,
         changes: changes.collect(),
+        sizes: of_rules.first().map_or(Vec::new(), |of| of.sizes.clone()),
+        seeds,
         now: before,
         then,
+        lines,
         leaves_out: notes,
     };
     arguments.output(page, &sections(&answer), |page| page, &answer)
@@ -229,6 +249,8 @@ struct Asked<'a> {
     rules: &'a [Model],
     tunables: &'a [Tunable],
     machine: &'a MachineDescription,
+    /// Runs of each, with seeds from 1 on.
+    seeds: u64,
 }
 
 /// What it came to.
@@ -246,7 +268,8 @@ impl Asked<'_> {
         name: &'static str,
         scenario: impl Fn(&LoadWish<'_>) -> Result<(Scenario, Vec<String>), LabError>,
     ) -> Result<Compared, CommandError> {
-        let run = |rules: &[Model], tunables: &[Tunable]| {
+        let mut notes: Vec<String> = Vec::new();
+        let mut run = |rules: &[Model], tunables: &[Tunable]| {
             let mut config = Config::default();
             let mut rules = rules.to_vec();
             for tunable in tunables {
@@ -257,17 +280,49 @@ impl Asked<'_> {
             }
             let machine = self.machine;
             let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
-            let (scenario, notes) = scenario(&wish).map_err(LabFailure::from)?;
+            let (scenario, told) = scenario(&wish).map_err(LabFailure::from)?;
+            notes.extend(told.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
             let bar = Bar::of(name, "runs");
-            let options = Options { observer: &bar, ..Options::default() };
-            let report = nearpage_lab::run(&scenario, &options).map_err(LabFailure::from)?;
-            let outcomes = wish.rules.iter().map(|model| outcome(name, &report, *model));
-            Ok::<_, CommandError>((scenario.title, notes, outcomes.collect::<Vec<_>>()))
+            let mut outcomes: Vec<Outcome> = Vec::new();
+            for seed in 1..=self.seeds {
+                let options = Options { seed, observer: &bar, ..Options::default() };
+                let report = nearpage_lab::run(&scenario, &options).map_err(LabFailure::from)?;
+                let of_seed = wish.rules.iter().map(|model| outcome(name, &report, *model));
+                match seed {
+                    1 => outcomes = of_seed.collect(),
+                    _ => outcomes.iter_mut().zip(of_seed).for_each(|(of, more)| of.widen(&more)),
+                }
+            }
+            Ok::<_, CommandError>((scenario.title, outcomes))
         };
-        let (title, notes, now) = run(&[self.now], &[])?;
-        let (.., then) = run(self.rules, self.tunables)?;
+        let (title, now) = run(&[self.now], &[])?;
         let now = now.into_iter().next().expect("one set of rules ran");
+        let (_, mut then) = run(self.rules, self.tunables)?;
+        if !self.tunables.is_empty() {
+            let (_, alone) = run(self.rules, &[])?;
+            for (then, alone) in then.iter_mut().zip(alone) {
+                then.idle_settings = (then.counts == alone.counts).then(|| {
+                    format!(
+                        "under the rules {} the change does nothing with this load: all figures are as without it",
+                        then.rules
+                    )
+                });
+            }
+        }
         Ok(Compared { title, notes, now, then })
+    }
+}
+
+impl Outcome {
+    /// Takes in what another seed came to.
+    fn widen(&mut self, other: &Outcome) {
+        for (name, value) in &self.counts {
+            let more = other.counts.get(name).copied().unwrap_or(*value);
+            let [least, most] = self.range.get(name).copied().unwrap_or([*value; 2]);
+            if more != *value || least != most {
+                self.range.insert(name.clone(), [least.min(more), most.max(more)]);
+            }
+        }
     }
 }
 
@@ -278,7 +333,8 @@ fn outcome(name: &str, report: &Report, model: Model) -> Outcome {
         let name = name.strip_prefix(&prefix)?;
         (!name.contains(' ')).then(|| (name.to_owned(), *value))
     });
-    Outcome { rules: model.name, counts: own.collect() }
+    let (counts, range) = (own.collect(), BTreeMap::new());
+    Outcome { rules: model.name, counts, range, idle_settings: None }
 }
 
 /// What CPUs wait for zone locks with the processes of a recording.
@@ -327,13 +383,19 @@ pub(super) fn waits(
     let recorded = Recorded {
         moved_percent: load.moved_percent(),
         processes: load.processes.iter().map(|of| of.iter().map(run).collect()).collect(),
+        page_ns: (load.span_ns as f64 * cpus as f64 / load.pages.max(1) as f64).max(1.0),
         cpus,
     };
-    let asked = Asked { now, rules, tunables, machine };
+    // The rules of now alone are there already.
+    let others: Vec<Model> =
+        rules.iter().copied().filter(|rules| !tunables.is_empty() || *rules != now).collect();
+    let rules = if others.is_empty() { rules } else { &others };
+    let asked = Asked { now, rules, tunables, machine, seeds: 1 };
     let compared =
         asked.compared("recorded", |wish| scenario_of_recorded(recorded.clone(), wish))?;
     let mut leaves_out = compared.notes;
     leaves_out.push("settings that are not changed are Linux's defaults".into());
+    leaves_out.push("a hold lasts longer here than in the table: there a page costs what a warm benchmark measured, here its line comes from where it is".into());
     let sizes = tunables.iter().filter(|tunable| SIZES.contains(&tunable.key()));
     leaves_out.extend(sizes.map(|size| {
         format!(
@@ -356,14 +418,13 @@ impl Waits {
 
 fn sections(answer: &Answer) -> Vec<Section> {
     let mut changes = vec![answer.title.clone()];
-    let names: Vec<&str> = answer.then.iter().map(|of| of.rules).collect();
-    changes.push(format!("rules: {} -> {}", answer.now.rules, names.join(", ")));
-    for change in &answer.changes {
-        changes.push(format!("{}: {} -> {}", change.key, change.before, change.after));
-        changes.extend(change.no_effect.clone());
-    }
+    changes.extend(answer.lines.clone());
     let said = sentences(&answer.now, &answer.then);
-    let notes = vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
+    let mut notes =
+        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
+    if answer.seeds > 1 {
+        notes.push(format!("of seed 1; ranges above are of seeds 1 to {}", answer.seeds));
+    }
     let table = FigureTable { notes, ..table(&answer.now, &answer.then) };
     vec![
         Section::new("What changes", Part::Changes, changes, 5),
@@ -392,21 +453,31 @@ fn count(of: &Outcome, name: &str) -> Option<f64> {
 
 /// A sentence for each set of rules.
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
-    let said = then.iter().map(|then| {
-        let text = |name: &str, unit: &str| match (count(then, name), count(now, name)) {
-            (Some(then), Some(now)) => format!("{} {unit} (now {})", short(then), short(now)),
+    let said = then.iter().flat_map(|then| {
+        let ranged = |of: &Outcome, name: &str| {
+            let range = of.range.get(name);
+            let range =
+                range.map(|[least, most]| format!(", {} to {}", short(*least), short(*most)));
+            Some(short(count(of, name)?) + &range.unwrap_or_default())
+        };
+        let text = |name: &str, unit: &str| match (ranged(then, name), ranged(now, name)) {
+            (Some(value), Some(now)) => format!("{value} {unit} (now {now})"),
             _ => format!("unknown {unit}"),
         };
-        format!(
+        let answer = format!(
             "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
             then.rules,
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
             text("holds", "holds")
-        )
+        );
+        [Some(answer), then.idle_settings.as_ref().map(|idle| format!("{idle}."))]
     });
-    said.collect()
+    said.flatten().collect()
 }
+
+/// The counts that an answer begins with.
+const FIRST: [&str; 4] = ["zone_lock_percent", "worst_wait_us", "holds", "worst_hold_us"];
 
 /// A row for each count.
 fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
@@ -422,6 +493,9 @@ fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
         }
         FigureRow { name: name.clone(), cells, ..FigureRow::default() }
     };
-    let rows = now.counts.iter().map(row).collect();
+    // What is asked first stands first.
+    let first = FIRST.iter().filter_map(|name| now.counts.get_key_value(*name));
+    let others = now.counts.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
+    let rows = first.chain(others).map(row).collect();
     FigureTable { columns, rows, ..FigureTable::default() }
 }

@@ -12,7 +12,8 @@ use super::{CommandError, WhatIfArgs};
 use crate::commands::interrupt::Interruptible;
 use crate::commands::progress::Bar;
 use crate::commands::replay::{
-    ReplayFailure, front_plots, front_sentences, sweep_leaves_out as leaves_out, sweep_table,
+    ReplayFailure, all_with, front_plots, front_sentences, sweep_leaves_out as leaves_out,
+    sweep_table,
 };
 
 pub(super) fn run(
@@ -53,6 +54,7 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
         "{bundle}: kernel {kernel}, rules {model} unless said; {} combinations",
         points.len()
     )];
+    swept.extend(all_with(sweep));
     let mut machines: Vec<&str> =
         points.iter().filter_map(|point| point.machine.as_deref()).collect();
     machines.dedup();
@@ -60,7 +62,7 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
         swept.push(format!("machines, all free at the start: {}", machines.join(", ")));
     }
     vec![
-        Section::new("What is swept", Part::Changes, swept, 2),
+        Section::new("What is swept", Part::Changes, swept, 5),
         Section::new("Answer", Part::Answer, front_sentences(sweep), 9),
         Section::new("Combinations", Part::Nothing, sweep_table(sweep), 6),
         Section::new("The front", Part::Nothing, front_plots(sweep), 0),

@@ -220,14 +220,6 @@ fn cut(line: &str) -> String {
     room[..end].trim_end().to_owned() + MORE
 }
 
-/// What was random, for the origin of a page.
-pub(super) fn seed(starts: u32) -> String {
-    match starts {
-        0 => "none: nothing is random".into(),
-        _ => format!("drawn starts 1 to {starts}, the same each time"),
-    }
-}
-
 /// An answer about a recorded load.
 pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     let of_other = if answer.is_nearest_model { " (the nearest that is modelled)" } else { "" };
@@ -259,6 +251,7 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
             refused => format!(" {refused} requests of the trace are refused."),
         };
         said.push(format!("{rules}{copies}{}{refused}", sentence(&answer.now, then)));
+        said.extend(then.idle_settings.iter().map(|idle| format!("{idle}.")));
         said.extend(range(then, answer.starts));
     }
     let mut notes = vec![format!("now: {}{of_other}", answer.now_is)];
@@ -336,7 +329,12 @@ fn sentence(now: &Totals, then: &Then) -> String {
         return format!("no difference: {why}.");
     }
     let count = |of: Option<u64>| of.map_or("-".into(), |count| count.to_string());
-    let holds = times(then.ratios.holds.ratio, "as many holds of zone locks");
+    let holds = match then.ratios.holds.ratio {
+        None if now.lock_acquisitions == Some(0) => {
+            "holds of zone locks where there were none".into()
+        }
+        ratio => times(ratio, "as many holds of zone locks"),
+    };
     let longest =
         then.ratios.longest_hold.ratio.map_or("the longest unknown".into(), |ratio| match ratio {
             ratio if (0.995..1.005).contains(&ratio) => "the longest as long".into(),

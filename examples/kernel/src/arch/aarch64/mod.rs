@@ -33,18 +33,30 @@ fn set_cpu_number(cpu: CpuId) {
     };
 }
 
+/// The flag that masks interrupts.
+#[cfg(feature = "bounds")]
+const MASKED: usize = 1 << 7;
+
 /// Switches interrupts off, and says what the flags were.
 #[inline(always)]
 pub fn interrupts_off() -> Interrupts {
     let flags: usize;
     // SAFETY: reads the flags and sets one of them. No `nomem`: what follows stays behind it.
     unsafe { asm!("mrs {}, daif", "msr daifset, #2", out(reg) flags) };
+    #[cfg(feature = "bounds")]
+    if flags & MASKED == 0 {
+        crate::masked::begin();
+    }
     Interrupts(flags)
 }
 
 /// Brings the flags back as they were.
 #[inline(always)]
 pub fn interrupts_restore(before: Interrupts) {
+    #[cfg(feature = "bounds")]
+    if before.0 & MASKED == 0 {
+        crate::masked::end();
+    }
     // SAFETY: the flags are those that `interrupts_off` read.
     unsafe { asm!("msr daif, {}", in(reg) before.0, options(nostack)) };
 }
@@ -104,6 +116,29 @@ pub fn put(byte: u8) {
         }
         write_volatile(phys_to_virt(UART).cast::<u32>(), u32::from(byte));
     }
+}
+
+/// Paints the stack below its end, which it returns.
+#[cfg(feature = "bounds")]
+#[inline(always)]
+pub fn paint() -> usize {
+    use crate::painted::{PAINT, ROOM};
+    let end;
+    // SAFETY: below the end nobody has anything, and the stack has so much room.
+    unsafe {
+        asm!(
+            "mov {end}, sp",
+            "sub {at}, {end}, {room}",
+            "2: str {paint}, [{at}], #8",
+            "cmp {at}, {end}",
+            "b.lo 2b",
+            end = out(reg) end,
+            at = out(reg) _,
+            paint = in(reg) PAINT,
+            room = in(reg) ROOM,
+        );
+    }
+    end
 }
 
 /// Ends the machine, by semihosting; the emulator's exit code is `code`.

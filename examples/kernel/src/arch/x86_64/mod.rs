@@ -127,6 +127,28 @@ pub fn put(byte: u8) {
     }
 }
 
+/// Paints the stack below its end, which it returns.
+#[cfg(feature = "bounds")]
+#[inline(always)]
+pub fn paint() -> usize {
+    use crate::painted::{PAINT, ROOM};
+    let end;
+    // SAFETY: below the end nobody has anything, and the stack has so much room.
+    unsafe {
+        asm!(
+            "lea {end}, [rsp - {room}]",
+            "2: mov [{end}], {paint}",
+            "add {end}, 8",
+            "cmp {end}, rsp",
+            "jb 2b",
+            end = out(reg) end,
+            paint = in(reg) PAINT,
+            room = const ROOM,
+        );
+    }
+    end
+}
+
 /// Ends the machine; the emulator's exit code is `2 * code + 1`.
 pub fn exit(code: u8) -> ! {
     const DEBUG_EXIT: u16 = 0xf4;
