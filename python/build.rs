@@ -5,8 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code decides figures.
-const CRATES: [&str; 5] =
-    ["nearpage", "nearpage-machine", "nearpage-bundle", "nearpage-trace", "nearpage-replay"];
+const CRATES: [&str; 6] = [
+    "nearpage",
+    "nearpage-slab",
+    "nearpage-machine",
+    "nearpage-bundle",
+    "nearpage-trace",
+    "nearpage-replay",
+];
 
 fn main() {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

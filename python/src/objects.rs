@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use nearpage::slab::{CacheOptions, SizeError, SlabConfig};
+use nearpage_slab::{CacheOptions, SizeError, SlabConfig};
 use nearpage::{AllocError, Gfp, NodeId};
 use nearpage_linux::{KmemCache, Memory as Host, SizeClasses, SlabAllocator};
 use pyo3::prelude::*;

@@ -19,8 +19,12 @@ pub struct LoomArgs {
 /// A package, where its models are, and what their names contain.
 type Models = (&'static str, &'static [&'static str], &'static str);
 
-const MODELS: [Models; 2] =
-    [("nearpage", &["--test", "loom"], ""), ("nearpage-malloc", &["--lib"], "models::")];
+const MODELS: [Models; 4] = [
+    ("nearpage", &["--test", "loom"], ""),
+    ("nearpage-pagelock", &["--test", "loom"], ""),
+    ("nearpage-slab", &["--test", "loom"], ""),
+    ("nearpage-malloc", &["--lib"], "models::"),
+];
 
 /// Why the models did not hold.
 #[derive(Debug, thiserror::Error)]

@@ -60,8 +60,8 @@ struct Step {
 /// What there is to run. Each but the last takes some minutes at most, so that a round has all kinds.
 const STEPS: [Step; 26] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test random"),
-    random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage --test slab"),
-    random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage --test pagelock"),
+    random(&[("NEARPAGE_SEEDS", "20")], "test -p nearpage-slab --test slab"),
+    random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage-pagelock --test pagelock"),
     random(&[("NEARPAGE_SEEDS", "40")], "test -p nearpage --test storage"),
     random(&[], "test -p nearpage --lib buddy::"),
     random(&[("NEARPAGE_SCHEDULES", "500000")], "test -p nearpage-sim --test hunt schedules"),
@@ -271,7 +271,7 @@ mod tests {
         let told = failed.unwrap_err().to_string();
         assert_eq!(ran.get(), 2);
         let replay = format!(
-            "\nreplay: NEARPAGE_SEED={} NEARPAGE_SEEDS=20 cargo test -p nearpage --test slab\n",
+            "\nreplay: NEARPAGE_SEED={} NEARPAGE_SEEDS=20 cargo test -p nearpage-slab --test slab\n",
             mixed(6)
         );
         assert!(told.contains(&replay) && told.ends_with("soak --seed 5"), "{told}");

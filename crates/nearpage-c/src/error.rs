@@ -8,9 +8,10 @@ use std::ffi::{c_char, c_int};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearpage::slab::{CreateError, ObjectError, SizeError, SizeFreeError};
-use nearpage::{AllocError, FreeError, pagelock::PageLockError};
+use nearpage::{AllocError, FreeError};
 use nearpage_linux::MemoryError;
+use nearpage_pagelock::PageLockError;
+use nearpage_slab::{CreateError, ObjectError, SizeError, SizeFreeError};
 
 /// The longest message, with its zero at the end. The longest that the library makes has less than a quarter.
 const MESSAGE_BYTES: usize = 2048;

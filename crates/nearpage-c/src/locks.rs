@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-use nearpage::{Pfn, pagelock::PageLockError};
+use nearpage::Pfn;
+use nearpage_pagelock::PageLockError;
 
 use crate::error::{Failure, call};
 use crate::memory::{nearpage_memory, the};

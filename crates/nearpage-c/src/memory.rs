@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use nearpage::slab::SlabConfig;
 use nearpage_linux::{Memory, Reclaim, ReclaimThread, SizeClasses, SlabAllocator, StatsServer};
+use nearpage_slab::SlabConfig;
 
 use crate::error::{Failure, call};
 use crate::growing::Growing;

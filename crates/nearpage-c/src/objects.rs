@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use nearpage::NodeId;
-use nearpage::slab::CacheOptions;
 use nearpage_linux::KmemCache;
+use nearpage_slab::CacheOptions;
 
 use crate::error::{Failure, call};
 use crate::large::BLOCK_BYTES_MAX;

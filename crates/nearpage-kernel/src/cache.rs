@@ -8,8 +8,8 @@ use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-use nearpage::slab::{CacheOptions, CreateError, KmemCache, LiveObjects};
 use nearpage::{Address, AllocError, Gfp, NodeId};
+use nearpage_slab::{CacheOptions, CreateError, KmemCache, LiveObjects};
 
 use crate::heap::Objects;
 use crate::platform::KernelPlatform;
@@ -33,7 +33,7 @@ pub type Constructor<T> = fn(&mut MaybeUninit<T>) -> &mut T;
 /// #     fn now_ns() -> u64 { 0 }
 /// #     fn phys_to_virt(address: u64) -> *mut u8 { std::ptr::without_provenance_mut(address as usize) }
 /// # }
-/// use nearpage::slab::CacheOptions;
+/// use nearpage_slab::CacheOptions;
 /// use nearpage::{AllocError, Gfp};
 /// use nearpage_kernel::{ObjectCache, Objects};
 ///

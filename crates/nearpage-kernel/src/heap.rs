@@ -12,9 +12,9 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use nearpage::slab::{CreateError, SizeClasses, SizeError, SlabAllocator, SlabConfig};
-use nearpage::{
-    Address, AllocError, BuildError, Gfp, NodeId, NodeIndex, Order, PageCount, PfnRange, Request,
+use nearpage::{Address, AllocError, Gfp, NodeId, NodeIndex, Order, PageCount, PfnRange, Request};
+use nearpage_slab::{
+    CreateError, SizeClasses, SizeError, SlabAllocator, SlabBuildError, SlabConfig,
 };
 
 use crate::Pages;
@@ -74,7 +74,7 @@ pub enum HeapError {
     /// Somebody started it before, or tried to and failed.
     Twice,
     /// The slab allocator could not be made.
-    Build(BuildError),
+    Build(SlabBuildError),
     /// A size class could not be made.
     Create(CreateError),
 }

@@ -4,10 +4,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-use nearpage::pagelock::PageLockError;
-use nearpage::platform::{Parked, ParkedThread, Platform, SerialStorage, Shortage, TryLock};
-use nearpage::slab::{ObjectError, ObjectStorage};
+use nearpage::platform::{Platform, SerialStorage, Shortage, TryLock};
 use nearpage::{FreeError, PageCount};
+use nearpage_pagelock::{PageLockError, PageLockPlatform, Parked, ParkedThread, WaitState};
+use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
 use crate::exclusion::ByInterrupts;
 use crate::lock::TicketLock;
@@ -70,6 +70,7 @@ impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
     type Lock<T> = TicketLock<K, T>;
     type Storage = S;
     type Rules = K::Rules;
+    type Waiters = WaitState<Self>;
     const PAGE_SHIFT: Option<u32> = Some(K::PAGE_SHIFT);
     const HARDENED: bool = K::HARDENED;
 
@@ -98,6 +99,20 @@ impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
         K::out_of_memory(shortage)
     }
 
+    #[cold]
+    fn misuse(&self, error: &FreeError) {
+        K::misuse(error);
+    }
+}
+
+impl<K: Kernel, S: ObjectStorage> SlabPlatform for KernelPlatform<K, S> {
+    #[cold]
+    fn misuse_of_object(&self, error: &ObjectError) {
+        K::misuse_of_object(error);
+    }
+}
+
+impl<K: Kernel, S: ObjectStorage> PageLockPlatform for KernelPlatform<K, S> {
     fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
         if K::PARKS { K::this_thread() } else { ParkedThread::default() }
     }
@@ -115,16 +130,6 @@ impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
         if K::PARKS {
             K::unpark(thread);
         }
-    }
-
-    #[cold]
-    fn misuse(&self, error: &FreeError) {
-        K::misuse(error);
-    }
-
-    #[cold]
-    fn misuse_of_object(&self, error: &ObjectError) {
-        K::misuse_of_object(error);
     }
 
     #[cold]

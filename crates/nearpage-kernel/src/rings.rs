@@ -18,8 +18,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nearpage::platform::{
     CountedList, EachList, Exclusion, ListCounts, Pop, Push, Storage, ZoneFrames,
 };
-use nearpage::slab::ObjectStorage;
 use nearpage::{CpuId, Order};
+use nearpage_slab::ObjectStorage;
 
 /// The longest ring.
 const ENTRIES_MAX: u32 = 32_768;

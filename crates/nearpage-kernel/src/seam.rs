@@ -3,10 +3,10 @@
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-use nearpage::pagelock::PageLockError;
-use nearpage::platform::{Parked, ParkedThread, RuleSet, Shortage};
-use nearpage::slab::ObjectError;
+use nearpage::platform::{RuleSet, Shortage};
 use nearpage::{CpuId, FreeError, Gfp, PageCount, Pfn};
+use nearpage_pagelock::{PageLockError, Parked, ParkedThread};
+use nearpage_slab::ObjectError;
 
 /// What [`Kernel::interrupts_off`] found, in the kernel's own bits: the flags of the processor, or how deep interrupts were
 /// off already.

@@ -11,10 +11,10 @@
 use std::process::ExitCode;
 use std::ptr::NonNull;
 
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::internals::Area;
 use nearpage_linux::{KmemCache, Memory, MemoryBuilder, PageHandle};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 const REQUEST: Request = Request::new(Order(0), Gfp::HIGHUSER_MOVABLE);
 

@@ -415,7 +415,9 @@ impl Maker<'_> {
         shape: fn(PagesOn<A, HARDENED>) -> Allocator,
     ) -> Result<Made, MemoryError> {
         let metadata = Metadata::new(&self.topology, self.binding, |node| {
-            metadata_size::<Host<Rings<A>, HARDENED>>(&self.topology, &self.config, node)
+            let bytes =
+                metadata_size::<Host<Rings<A>, HARDENED>>(&self.topology, &self.config, node);
+            bytes.map_err(MemoryError::Build)
         })?;
         // SAFETY: the core asks for each node once. `Memory` drops the metadata after the allocator.
         let buffer = |node, bytes| unsafe { metadata.of_node(node, bytes) };
@@ -476,7 +478,7 @@ mod tests {
     #[test]
     fn metadata_is_less_than_19_bytes_a_frame() {
         let mut shown = [(f64::MAX, 0.0_f64); 2];
-        let configs = [Config::new(), Config::new().without_objects()];
+        let configs = [Config::new(), Config::new().without_notes()];
         let mut check = |map, nodes: u32, cpus: u32, gibibytes: u64| {
             // Only the first node has low zones.
             let zones = if map == AddressMap::X86 { nodes + 2 } else { nodes };

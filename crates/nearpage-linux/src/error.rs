@@ -3,6 +3,7 @@
 use std::io;
 
 use nearpage::{BuildError, NodeId, OfflineError, OnlineError, TopologyError};
+use nearpage_slab::SlabBuildError;
 use rustix::io::Errno;
 
 use crate::environment::EnvironmentError;
@@ -21,6 +22,9 @@ pub enum MemoryError {
     /// The core refused to make an allocator.
     #[error(transparent)]
     Build(BuildError),
+    /// The slab allocator cannot be made.
+    #[error(transparent)]
+    Slab(SlabBuildError),
     /// There is no such node.
     #[error("node {node} is not in the topology")]
     UnknownNode {

@@ -27,8 +27,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nearpage::PageAllocator;
-use nearpage::internals::{CpuPagesets, HeldBucket, Stillness, StoppedPagesets, ZoneHold};
+use nearpage::internals::{CpuPagesets, Stillness, StoppedPagesets, ZoneHold};
 use nearpage::platform::{Platform, Storage};
+use nearpage_pagelock::PageLockPlatform;
+use nearpage_pagelock::internals::{HeldBucket, hold_buckets};
 
 use crate::calls::SystemCall;
 use crate::ffi;
@@ -89,7 +91,7 @@ impl Registration {
     /// * The allocator's metadata stays where it is until the registration is dropped.
     pub unsafe fn new<P>(allocator: &PageAllocator<'static, P>, storage: P::Storage) -> Self
     where
-        P: Platform + 'static,
+        P: PageLockPlatform + 'static,
         P::Storage: Send,
     {
         Self::of(Box::new(Stoppable { storage, stillness: allocator.stillness() }))
@@ -184,24 +186,24 @@ extern "C" fn after() {
 }
 
 /// An allocator that can be held still. Its parts lie in its metadata.
-struct Stoppable<P: Platform + 'static> {
+struct Stoppable<P: PageLockPlatform + 'static> {
     storage: P::Storage,
     stillness: Stillness<'static, P>,
 }
 
 // SAFETY: references to what threads share (pagesets, zones, buckets and the lock are made for that), and a
 // storage that is `Send`.
-unsafe impl<P: Platform + 'static> Send for Stoppable<P> where P::Storage: Send {}
+unsafe impl<P: PageLockPlatform + 'static> Send for Stoppable<P> where P::Storage: Send {}
 
 /// Dropped in this order.
-struct Stopped<P: Platform + 'static> {
+struct Stopped<P: PageLockPlatform + 'static> {
     _buckets: StoppedBuckets<P>,
     _zones: Vec<ZoneHold<'static, P>>,
     _cpus: Vec<StoppedPagesets<'static, 'static, P>>,
     _settings: Box<dyn Any>,
 }
 
-impl<P: Platform + 'static> Hold for Stoppable<P>
+impl<P: PageLockPlatform + 'static> Hold for Stoppable<P>
 where
     P::Storage: Send,
 {
@@ -216,19 +218,19 @@ where
         };
         let cpus = self.stillness.cpus().filter_map(|cpu| stop(&cpu, storage)).collect();
         let zones = self.stillness.hold_zones().collect();
-        let buckets = self.stillness.hold_buckets().collect();
+        let buckets = self.stillness.wait_tables().flat_map(hold_buckets).collect();
         let buckets = StoppedBuckets { buckets, process: std::process::id() };
         Box::new(Stopped { _buckets: buckets, _zones: zones, _cpus: cpus, _settings: settings })
     }
 }
 
 /// Buckets of wait tables that nobody uses until this is dropped.
-struct StoppedBuckets<P: Platform + 'static> {
+struct StoppedBuckets<P: PageLockPlatform + 'static> {
     buckets: Vec<HeldBucket<'static, P>>,
     process: u32,
 }
 
-impl<P: Platform + 'static> Drop for StoppedBuckets<P> {
+impl<P: PageLockPlatform + 'static> Drop for StoppedBuckets<P> {
     fn drop(&mut self) {
         if std::process::id() != self.process {
             // SAFETY: this process is a child, whose only thread forked: those that wait are threads of its parent.

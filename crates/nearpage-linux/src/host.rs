@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use nearpage::pagelock::PageLockError;
-use nearpage::platform::{NodeReclaimed, Parked, ParkedThread, Platform, Shortage, Storage};
-use nearpage::slab::ObjectError;
+use nearpage::platform::{NodeReclaimed, Platform, Shortage, Storage};
 use nearpage::{Address, FreeError, PageCount};
+use nearpage_pagelock::{PageLockError, PageLockPlatform, Parked, ParkedThread, WaitState};
+use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
 use crate::frame::FRAME_SHIFT;
 use crate::futex;
@@ -85,33 +85,13 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Lock<T> = HostLock<T>;
     type Storage = S;
     type Rules = nearpage::rules::ByModel;
+    type Waiters = WaitState<Self>;
     const HARDENED: bool = HARDENED;
     const PAGE_SHIFT: Option<u32> = Some(FRAME_SHIFT);
-    // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
-    const PAGE_LOCK_SPINS: u32 = 5;
 
     #[inline(always)]
     fn storage(&self) -> &S {
         &self.storage
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, object: Address) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch neither faults nor changes memory, whatever the address.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_ET0>(core::ptr::without_provenance(object.0 as usize));
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                "prfm pstl1keep, [{}]",
-                in(reg) object.0,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -153,6 +133,11 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     fn misuse(&self, error: &FreeError) {
         self.report(*error);
     }
+}
+
+impl<S: Storage, const HARDENED: bool> PageLockPlatform for Host<S, HARDENED> {
+    // A page is locked for about as long as a copy of it takes; a sleep costs ten times as much.
+    const PAGE_LOCK_SPINS: u32 = 5;
 
     fn lock_misuse(&self, error: &PageLockError) {
         self.report(*error);
@@ -164,13 +149,34 @@ impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     }
 
     fn park(&self, word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
-        let left = deadline_ns.map(|deadline| deadline.saturating_sub(self.now_ns()));
+        let left = deadline_ns.map(|deadline| deadline.saturating_sub(Platform::now_ns(self)));
         futex::wait_while_zero(word, left);
         Parked::Awake
     }
 
     fn unpark(&self, thread: ParkedThread) {
         futex::wake_one(thread.0);
+    }
+}
+
+impl<S: ObjectStorage, const HARDENED: bool> SlabPlatform for Host<S, HARDENED> {
+    #[inline(always)]
+    fn prefetch(&self, object: Address) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch neither faults nor changes memory, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(core::ptr::without_provenance(object.0 as usize));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pstl1keep, [{}]",
+                in(reg) object.0,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
     }
 
     fn misuse_of_object(&self, error: &ObjectError) {

@@ -1,6 +1,6 @@
 //! Memory for what describes memory: each node's on the node itself.
 
-use nearpage::{BuildError, NodeId, NodeIndex, Topology};
+use nearpage::{NodeId, NodeIndex, Topology};
 
 use crate::binding::Binding;
 use crate::error::MemoryError;
@@ -15,11 +15,11 @@ impl Metadata {
     pub fn new(
         topology: &Topology<'_>,
         binding: &mut Binding,
-        bytes_of: impl Fn(NodeIndex) -> Result<usize, BuildError>,
+        bytes_of: impl Fn(NodeIndex) -> Result<usize, MemoryError>,
     ) -> Result<Self, MemoryError> {
         let mut regions = Vec::new();
         for index in topology.indexes() {
-            let bytes = bytes_of(index).map_err(MemoryError::Build)?;
+            let bytes = bytes_of(index)?;
             if bytes > 0 {
                 regions.push((index, region(topology.node(index).id, bytes, binding)?));
             }

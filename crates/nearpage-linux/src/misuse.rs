@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nearpage::FreeError;
-use nearpage::pagelock::PageLockError;
-use nearpage::slab::ObjectError;
+use nearpage_pagelock::PageLockError;
+use nearpage_slab::ObjectError;
 
 /// A free or an unlock that was refused, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

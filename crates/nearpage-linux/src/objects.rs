@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearpage::PageCount;
-use nearpage::slab::REAP_PERIOD_NS;
+use nearpage_slab::REAP_PERIOD_NS;
 
 use crate::fork::Hold;
 

@@ -6,9 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use nearpage::internals::LockWord;
-use nearpage::pagelock::{BitWord, PageLockError, WaitCounts};
 use nearpage::rules::WaitersBit;
+use nearpage::stats::WaitCounts;
 use nearpage::stats::{CheckError, Checked, ScanCounts, Zone};
 use nearpage::{
     AllocError, BulkFreeError, CpuError, CpuId, DrainBusy, Fallbacks, FreeError, LimitError,
@@ -16,6 +15,8 @@ use nearpage::{
     PageAllocator, PageCount, Pfn, PfnRange, Placement, Request, SettingError, Settings, Topology,
     UnknownNode,
 };
+use nearpage_pagelock::internals::LockWord;
+use nearpage_pagelock::{BitWord, PageLockError, PageLocks};
 
 use crate::host::Host;
 use crate::locked::CpuLocks;
@@ -60,23 +61,40 @@ pub(crate) struct LockOfPage<'a> {
     pub waiters_bit: WaitersBit,
 }
 
-/// Writes the trait of the calls that are the core's own, and passes them on.
-macro_rules! calls_of_the_core {
-    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)* $(,)?) $(-> $answer:ty)?;)*) => {
-        /// Calls of the core's allocator, with its names and its contracts.
-        pub(crate) trait CorePages {
+/// Writes the trait of calls that others have written, and passes them on.
+macro_rules! calls_of {
+    (
+        $(#[$doc:meta])* $calls:ident of $of:ident:
+        $(fn $name:ident(&self $(, $argument:ident: $type:ty)* $(,)?) $(-> $answer:ty)?;)*
+    ) => {
+        $(#[$doc])*
+        pub(crate) trait $calls {
             $(fn $name(&self $(, $argument: $type)*) $(-> $answer)?;)*
         }
 
-        impl<A: RingAccess, const HARDENED: bool> CorePages for PagesOn<A, HARDENED> {
+        impl<A: RingAccess, const HARDENED: bool> $calls for PagesOn<A, HARDENED> {
             $(fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
-                PageAllocator::$name(self $(, $argument)*)
+                $of::$name(self $(, $argument)*)
             })*
         }
     };
 }
 
-calls_of_the_core! {
+calls_of! {
+    /// Calls of page locks, with their names and their contracts.
+    LockCalls of PageLocks:
+    fn try_lock_page(&self, pfn: Pfn) -> Result<bool, PageLockError>;
+    fn lock_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
+    fn lock_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError>;
+    fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
+    fn wait_on_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
+    fn wait_on_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError>;
+    fn reset_page_locks(&self, first: Pfn, order: Order) -> Result<(), PageLockError>;
+}
+
+calls_of! {
+    /// Calls of the core's allocator, with its names and its contracts.
+    CorePages of PageAllocator:
     fn alloc_bulk(&self, request: Request, out: &mut [Pfn]) -> Result<usize, AllocError>;
     fn alloc_with(&self, placement: &Placement<'_>, request: Request) -> Result<Pfn, AllocError>;
     fn alloc_bulk_with(
@@ -117,18 +135,10 @@ calls_of_the_core! {
     fn write_pagetypeinfo(&self, out: &mut String) -> fmt::Result;
     fn write_numastat(&self, node: NodeIndex, out: &mut String) -> fmt::Result;
     fn write_vmstat(&self, out: &mut String) -> fmt::Result;
-
-    fn try_lock_page(&self, pfn: Pfn) -> Result<bool, PageLockError>;
-    fn lock_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
-    fn lock_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError>;
-    fn unlock_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
-    fn wait_on_page(&self, pfn: Pfn) -> Result<(), PageLockError>;
-    fn wait_on_page_timeout(&self, pfn: Pfn, timeout: Duration) -> Result<(), PageLockError>;
-    fn reset_page_locks(&self, first: Pfn, order: Order) -> Result<(), PageLockError>;
 }
 
 /// All calls of the allocator but those that must be fast: the core's own, and what this host makes of them.
-pub(crate) trait Pages: CorePages {
+pub(crate) trait Pages: CorePages + LockCalls {
     /// Allocates a block, or tells why there is none. By reference: the request is copied once, where it is known to be
     /// needed.
     fn alloc(&self, request: &Request, error: &mut Option<AllocError>) -> Option<Pfn>;
@@ -269,11 +279,11 @@ impl<A: RingAccess, const HARDENED: bool> Pages for PagesOn<A, HARDENED> {
         bit: u32,
         timeout: Option<Duration>,
     ) -> Result<(), PageLockError> {
-        PageAllocator::wait_on_bit(self, &AnyBit(is_clear), address, bit, timeout)
+        PageLocks::wait_on_bit(self, &AnyBit(is_clear), address, bit, timeout)
     }
 
     fn wake_up_bit(&self, address: u64, bit: u32) -> Result<(), PageLockError> {
-        PageAllocator::wake_up_bit::<AnyBit<'_>>(self, address, bit)
+        PageLocks::wake_up_bit::<AnyBit<'_>>(self, address, bit)
     }
 }
 

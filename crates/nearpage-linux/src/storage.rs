@@ -5,8 +5,8 @@
 //! storage of either.
 
 use nearpage::platform::{EachList, Pop, Push, Storage, ZoneFrames};
-use nearpage::slab::ObjectStorage;
 use nearpage::{CpuId, Order};
+use nearpage_slab::ObjectStorage;
 use std::sync::atomic::AtomicU32;
 
 use crate::ring::RingList;

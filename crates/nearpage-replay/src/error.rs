@@ -3,6 +3,7 @@
 use nearpage::{BuildError, SettingError, TopologyError};
 use nearpage_bundle::BundleError;
 use nearpage_machine::work::Stopped;
+use nearpage_slab::SlabBuildError;
 use nearpage_trace::TraceError;
 
 /// A bundle that cannot be replayed, or a replay that was stopped.
@@ -136,6 +137,14 @@ pub enum ReplayError {
         input: String,
         /// Why not.
         source: BuildError,
+    },
+    /// The slab allocator cannot be made for such a machine.
+    #[error("{input}: {source}")]
+    Slab {
+        /// The bundle.
+        input: String,
+        /// Why not.
+        source: SlabBuildError,
     },
     /// A point of a bound that no pageset of the machine can have.
     #[error(

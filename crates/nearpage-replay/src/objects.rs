@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
 
-use nearpage::slab::{
+use nearpage::{Address, CpuId, Gfp, NodeIndex, TopologyBuf};
+use nearpage_slab::{
     CacheOptions, KmemCache, LocalNode, REAP_PERIOD_NS, SlabAllocator, SlabConfig, SlabRules,
 };
-use nearpage::{Address, CpuId, Gfp, NodeIndex, TopologyBuf};
 use nearpage_trace::{Event, TraceEvent, read_trace};
 use serde::Serialize;
 
@@ -178,7 +178,7 @@ fn replay_at(
     watch: &Watch<'_>,
 ) -> Result<(Pairing, ObjectTotals), ReplayError> {
     let input = bundle.name();
-    let build_error = |source| ReplayError::Build { input: input.into(), source };
+    let build_error = |source| ReplayError::Slab { input: input.into(), source };
     let config = place.config.with_caches_max(CACHES_MOST);
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     let mut memory = Memory::new(input, place.start, 1)?;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use nearpage::platform::{Platform, Shortage, SingleLock, SingleStorage, SingleThreaded};
 use nearpage::{CpuId, NodeId, ZoneKind};
+use nearpage_slab::SlabPlatform;
 
 /// The host of a replay. Background reclaim is asked for here and done by the trace: its frees are events.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ impl Platform for ReplayPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
     type Rules = nearpage::rules::ByModel;
+    type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &SingleStorage {
@@ -47,3 +49,5 @@ impl Platform for ReplayPlatform {
         }
     }
 }
+
+impl SlabPlatform for ReplayPlatform {}

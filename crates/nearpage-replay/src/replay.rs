@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use nearpage::Model;
-use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::work::Observer;
 use nearpage_machine::{Budget, InputError, MachineDescription};
+use nearpage_slab::SlabRules;
 
 use crate::bundle::Bundle;
 use crate::cpus::CpuRule;

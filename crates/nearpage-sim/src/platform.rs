@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use nearpage::platform::{Access, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage};
+use nearpage::platform::{Access, Lock, NodeReclaimed, Platform, Shortage};
 use nearpage::{FreeError, PageCount, Pfn};
+use nearpage_pagelock::{PageLockPlatform, Parked, ParkedThread, WaitState};
+use nearpage_slab::SlabPlatform;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::storage::SimStorage;
@@ -122,6 +124,7 @@ impl<'w> Platform for SimPlatform<'w> {
     type Lock<T> = SimLock<T>;
     type Storage = SimStorage<'w>;
     type Rules = nearpage::rules::ByModel;
+    type Waiters = WaitState<Self>;
 
     #[inline]
     fn storage(&self) -> &Self::Storage {
@@ -150,6 +153,24 @@ impl<'w> Platform for SimPlatform<'w> {
         self.help.node_reclaim(self.world, shortage)
     }
 
+    fn misuse(&self, _error: &FreeError) {
+        self.misuses.set(self.misuses.get() + 1);
+    }
+
+    #[inline]
+    fn touch(&self, line: *const (), access: Access) {
+        self.world.touch(line.addr(), access);
+    }
+
+    #[inline]
+    fn touch_page(&self, page: Pfn, access: Access) {
+        self.world.touch_page(page, access);
+    }
+}
+
+impl SlabPlatform for SimPlatform<'_> {}
+
+impl PageLockPlatform for SimPlatform<'_> {
     fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
         ParkedThread(self.world.task().0 as usize)
     }
@@ -167,19 +188,5 @@ impl<'w> Platform for SimPlatform<'w> {
 
     fn unpark(&self, thread: ParkedThread) {
         self.world.wake(TaskId(thread.0 as u32));
-    }
-
-    fn misuse(&self, _error: &FreeError) {
-        self.misuses.set(self.misuses.get() + 1);
-    }
-
-    #[inline]
-    fn touch(&self, line: *const (), access: Access) {
-        self.world.touch(line.addr(), access);
-    }
-
-    #[inline]
-    fn touch_page(&self, page: Pfn, access: Access) {
-        self.world.touch_page(page, access);
     }
 }

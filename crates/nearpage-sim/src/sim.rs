@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use nearpage::slab::{SlabAllocator, SlabConfig};
 use nearpage::{
     BuildError, Config, CpuId, PageAllocator, PfnRange, Topology, TopologyError, metadata_size,
 };
+use nearpage_slab::{SlabAllocator, SlabBuildError, SlabConfig};
 
 use crate::costs::Costs;
 use crate::executor::{self, Deadlock, Tasks};
@@ -39,6 +39,9 @@ pub enum MachineError {
     /// No allocator can be made for it.
     #[error("{0}")]
     Build(BuildError),
+    /// No slab allocator can be made on it.
+    #[error("{0}")]
+    Slab(SlabBuildError),
     /// More than is simulated.
     #[error("{count} {of}; at most {most} are simulated")]
     TooLarge {
@@ -164,7 +167,7 @@ pub fn simulate_with_help<R>(
                 .indexes()
                 .map(|node| config.metadata_size::<SimPlatform<'_>>(topology, node))
                 .collect::<Result<_, _>>()
-                .map_err(MachineError::Build)?,
+                .map_err(MachineError::Slab)?,
             None => Vec::new(),
         };
         let (mut metadata, mut object_metadata) =
@@ -187,7 +190,7 @@ pub fn simulate_with_help<R>(
                 std::mem::take(&mut object_buffers[node.0 as usize])
             })
         });
-        let slab = slab.transpose().map_err(MachineError::Build)?;
+        let slab = slab.transpose().map_err(MachineError::Slab)?;
         let (allocator, slab, samples) = (&allocator, slab.as_ref(), RefCell::new(None));
         Ok(f(&Sim { world: &world, allocator, slab, samples }))
     };

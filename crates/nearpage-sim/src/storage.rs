@@ -11,8 +11,8 @@ use nearpage::platform::{
     CountedList, CurrentCpu, EachList, Exclusion, LinkedList, Pop, Push, SerialStorage, Storage,
     ZoneFrames,
 };
-use nearpage::slab::{ArrayStack, ObjectStorage};
 use nearpage::{CpuId, Order};
+use nearpage_slab::{ArrayStack, ObjectStorage};
 
 use crate::world::World;
 

@@ -6,7 +6,6 @@
 use core::marker::PhantomData;
 
 use crate::frame::{MapWords, SectionLists};
-use crate::slab::descriptor::DescriptorSection;
 use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// A buffer is smaller than [`Need`] said.
@@ -26,8 +25,6 @@ unsafe impl AnyBytes for SectionLists {}
 unsafe impl AnyBytes for MapWords {}
 // SAFETY: an array of such values.
 unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
-// SAFETY: an array of structures of atomics: integers of any value.
-unsafe impl AnyBytes for DescriptorSection {}
 // SAFETY: an integer of any value.
 unsafe impl AnyBytes for AtomicU16 {}
 // SAFETY: an integer of any value.
@@ -60,6 +57,7 @@ impl Need {
 }
 
 /// A buffer that slices are carved from, front to back.
+#[derive(Debug)]
 pub struct Arena<'m> {
     next: *mut u8,
     left: usize,

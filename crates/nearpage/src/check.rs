@@ -8,10 +8,10 @@
 use crate::alloc::PageAllocator;
 use crate::frame::{FrameState, Place, Word, ZoneFrames};
 use crate::host::Platform;
-use crate::page_wait::{Key, WaitersBit};
 use crate::pcp::pageset::PagesetRules;
 use crate::pcp::{CountedList, Storage, list_order};
 use crate::units::{MAX_ORDER, Order, PageCount, Pfn};
+use crate::waiters::{Waiters as _, WaitersBit};
 use crate::zone::{Zone, ZoneRules};
 
 pub use crate::check_error::{CheckError, Checked};
@@ -36,19 +36,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Every entry of a wait table is found by who unlocks its page.
     fn check_waiters(&self) -> Result<(), CheckError> {
-        let is_told = self.model().page_lock.waiters_bit == WaitersBit::On;
-        let is_found = |key: Key| match key.locked_page().map(|pfn| self.frame_word(pfn)) {
-            Some(word) => !is_told || word.is_some_and(Word::has_waiters),
-            None => true,
-        };
-        let mut lost = None;
-        for table in self.wait_tables() {
-            table.for_each(|key, is_in_place| {
-                if !is_in_place || !is_found(key) {
-                    lost = Some(key);
-                }
-            });
-        }
+        let is_off = self.model().page_lock.waiters_bit == WaitersBit::Off;
+        let is_told = |page: Pfn| is_off || self.frame_word(page).is_some_and(Word::has_waiters);
+        let lost = self.wait_tables().iter().find_map(|table| P::Waiters::lost(table, &is_told));
         lost.map_or(Ok(()), |key| Err(CheckError::Waiter { key }))
     }
 

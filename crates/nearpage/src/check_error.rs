@@ -4,8 +4,8 @@ use core::fmt;
 
 use crate::buddy::BuddyError;
 use crate::frame::Word;
-use crate::page_wait::Key;
 use crate::units::{CpuId, NodeId, PageCount, Pfn, ZoneKind};
+use crate::waiters::AwaitedBit;
 
 /// What the walker counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -109,7 +109,7 @@ pub enum CheckError {
     /// Somebody waits for a page in the wrong bucket, or the page's word does not say so.
     Waiter {
         /// What is waited for.
-        key: Key,
+        key: AwaitedBit,
     },
     /// The published free pages of a zone are not those on its lists.
     Published {

@@ -18,7 +18,7 @@
 //! lock of the zone. The word of an allocated or cached page is written by its one holder: the thread
 //! that popped or is freeing it. All fields are atomics because a buggy caller may free a page that
 //! somebody else is using; such a race must be a report, never undefined behaviour. The lock bits of the page in
-//! an allocated block are anybody's, by atomic exchange ([`crate::page_wait`]).
+//! an allocated block are anybody's, by atomic exchange (`nearpage-pagelock`).
 //!
 //! **Zero means untouched.** A section of zeroes is valid: no frame is the head of anything, every
 //! pageblock is movable. So a section costs no time and no resident memory until it is used.
@@ -130,10 +130,10 @@ pub(crate) const ZONES_MAX: usize = 1 << 12;
 const STATE_MASK: u32 = 0b111;
 const ORDER_MASK: u32 = 0b1111 << ORDER_SHIFT;
 const ZONE_MASK: u32 = (ZONES_MAX as u32 - 1) << ZONE_SHIFT;
-/// Somebody has locked the page ([`crate::page_wait`]).
-pub(crate) const LOCKED: u32 = 1 << 10;
+/// Somebody has locked the page.
+pub const LOCKED: u32 = 1 << 10;
 /// Somebody waits for the lock of the page.
-pub(crate) const WAITERS: u32 = 1 << 11;
+pub const WAITERS: u32 = 1 << 11;
 /// An allocated block goes back only if nobody has or wants its lock.
 const HELD_MASK: u32 = STATE_MASK | ORDER_MASK | LOCKED | WAITERS;
 

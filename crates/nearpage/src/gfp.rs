@@ -97,7 +97,7 @@ impl Gfp {
 
     /// Whether the request may not fail; who may not must be able to wait.
     #[inline]
-    pub(crate) const fn may_not_fail(self) -> bool {
+    pub const fn may_not_fail(self) -> bool {
         self.contains(Gfp::NOFAIL.union(Gfp::DIRECT_RECLAIM))
     }
 

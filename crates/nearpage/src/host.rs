@@ -4,12 +4,11 @@
 //! calls the platform with no lock held, except [`Platform::touch`] and [`Platform::touch_page`].
 
 use crate::alloc::RuleSet;
-use crate::error::{FreeError, PageLockError};
+use crate::error::FreeError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
-use crate::slab::error::ObjectError;
-use crate::sync::AtomicU32;
-use crate::units::{Address, NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::units::{NodeId, Order, PageCount, Pfn, ZoneKind};
+use crate::waiters::Waiters;
 
 /// A mutual exclusion lock around a value. Hosts with interrupts pass one that disables them.
 pub trait Lock<T> {
@@ -88,20 +87,6 @@ pub enum NodeReclaimed {
     Enough,
 }
 
-/// What a host needs to find a parked thread again: an address, a number, whatever it likes. It may be used after
-/// the thread has gone on, or ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ParkedThread(pub usize);
-
-/// Why a thread that parked goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parked {
-    /// It was woken, its time is up, or for no reason at all.
-    Awake,
-    /// Whoever runs it wants it to give up what it waits for.
-    Cancelled,
-}
-
 /// A host of the core.
 ///
 /// No callback may call back into the allocator that it was called from, except to free pages or drain.
@@ -113,6 +98,8 @@ pub trait Platform: Sized {
     /// The rules: [`Places`](crate::rules::Places), [`Linux`](crate::rules::Linux), or those of the model that an allocator is made with:
     /// [`ByModel`](crate::rules::ByModel). Models of other rules are refused, and what is for them is not compiled.
     type Rules: RuleSet;
+    /// Who waits for locks of pages: `()` where nobody does, else what the crate `nearpage-pagelock` says.
+    type Waiters: Waiters;
     /// Log2 of the page size in bytes, if this host knows it when it is compiled: then
     /// [`Config::page_shift`](crate::alloc::Config::page_shift) is not looked at. A shift by a number that is not known
     /// takes x86-64 three steps, and each free of an object needs one.
@@ -169,37 +156,8 @@ pub trait Platform: Sized {
         false
     }
 
-    /// How often a thread looks at a locked page again before it parks; from look to look it waits twice as long. 0
-    /// where nobody else runs meanwhile.
-    const PAGE_LOCK_SPINS: u32 = 0;
-
-    /// The calling thread, which may park on `word` from now on.
-    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
-        ParkedThread::default()
-    }
-
-    /// Lets the calling thread sleep while `word`, which is its own, is 0: until it is unparked, until the time
-    /// is `deadline_ns` ([`now_ns`](Self::now_ns)), or for any shorter time. The word is written before the
-    /// thread is unparked. A host that cannot park passes time instead.
-    fn park(&self, _word: &AtomicU32, _deadline_ns: Option<u64>) -> Parked {
-        self.relax();
-        Parked::Awake
-    }
-
-    /// Wakes a thread, if it is parked on the word that its answer to [`this_thread`](Self::this_thread) was made
-    /// of. That word may be gone, and the thread may be parked for another reason or have ended: so the host
-    /// must not look at the word, and waking for no reason must be harmless.
-    fn unpark(&self, _thread: ParkedThread) {}
-
-    /// A page lock was misused: a page unlocked that is not locked. Nothing was changed; the host may report or
-    /// abort.
-    fn lock_misuse(&self, _error: &PageLockError) {}
-
     /// A free was refused. The page stays where it is; the host may report or abort.
     fn misuse(&self, _error: &FreeError) {}
-
-    /// A free of an object was refused. The object stays where it is; the host may report or abort.
-    fn misuse_of_object(&self, _error: &ObjectError) {}
 
     /// A cache line of the allocator's metadata that CPUs share is touched; empty everywhere but in the lab.
     #[inline(always)]
@@ -209,9 +167,4 @@ pub trait Platform: Sized {
     /// since a kernel's frames are larger than nearpage's, and the lab shows kernels.
     #[inline(always)]
     fn touch_page(&self, _page: Pfn, _access: Access) {}
-
-    /// An object came onto the stack of this CPU, whose threads will soon write to it: a host may have its line
-    /// brought near. What is at the address may not be there; nothing is asked of it.
-    #[inline(always)]
-    fn prefetch(&self, _object: Address) {}
 }

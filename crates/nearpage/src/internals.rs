@@ -2,19 +2,19 @@
 //!
 //! None of it lets safe code break an allocator: what is here reads, holds still, or checks what it is asked to do.
 
-pub use crate::alloc::{CpuPagesets, LockWord, Stillness, StoppedPagesets, ZoneHold};
-pub use crate::buddy::Insertion;
-pub use crate::page_wait::{
-    Awaited, Bucket, HeldBucket, Key, OVERTAKEN_MAX, PageSite, WaitTable, try_lock,
+pub use crate::alloc::{
+    Carver, CpuPagesets, NoLock, PageNote, Plan, Stillness, StoppedPagesets, ZoneHold,
 };
+pub use crate::arena::{AnyBytes, Arena, Need, OutOfMetadata};
+pub use crate::buddy::Insertion;
+pub use crate::frame::{LOCKED, WAITERS};
 pub use crate::places::{
     bitmap::Bitmap,
     map::{Map, Put},
 };
-pub use crate::slab::tunables::{BATCH_IDLE, BATCH_MAX, Tunables, part_for};
-pub use crate::slab::{SlabHeld, SlabParts};
 #[cfg(loom)]
 pub use crate::sync::model;
 pub use crate::sync::{Cell16, Cell32, Cell64, OwnedCounter};
 pub use crate::units::{SECTION_FRAMES, SECTION_SHIFT};
+pub use crate::waiters::{WaiterTable, Waiters};
 pub use crate::zonelist::versions::Versions;

@@ -20,7 +20,6 @@ mod host;
 mod limit;
 mod linux;
 mod model;
-mod page_wait;
 mod pcp;
 mod places;
 mod policy;
@@ -32,14 +31,13 @@ mod sync;
 mod topology;
 mod units;
 mod vmstat;
+mod waiters;
 mod watermark;
 mod zone;
 mod zonelist;
 
-pub mod pagelock;
 pub mod platform;
 pub mod rules;
-pub mod slab;
 pub mod stats;
 
 #[doc(hidden)]

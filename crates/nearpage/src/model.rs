@@ -5,10 +5,10 @@ mod about;
 pub use about::UnknownModel;
 
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
-use crate::page_wait::PageLockRules;
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::ZoneInstances;
 use crate::units::PageCount;
+use crate::waiters::PageLockRules;
 use crate::watermark::MovableMin;
 use crate::zonelist::cache::CacheRule;
 use crate::zonelist::{CpuTerm, MemorylessCpu, MemorylessLine};

@@ -8,9 +8,10 @@
 //! | [`Platform::Lock`] | a mutual exclusion lock around a value | a spin lock, a mutex; [`SingleLock`] for one thread |
 //! | [`Platform::Storage`] | how a CPU's pagesets are kept, and how they are exclusive | [`SerialStorage`] over an [`Exclusion`], or a [`Storage`] of its own |
 //! | [`Platform::Rules`] | the rules; others are not compiled | [`Places`](crate::rules::Places), [`Linux`](crate::rules::Linux), [`ByModel`](crate::rules::ByModel) |
+//! | [`Platform::Waiters`] | who waits for locks of pages | `()`, or `WaitState` of `nearpage-pagelock` |
 //! | [`Platform::storage`] | the storage | |
 //! | [`Platform::now_ns`] | monotonic time | a clock; a counter in tests |
-//! | callbacks | calls for help, waits, reports of misuse | nothing, or what the host can do |
+//! | callbacks | calls for help, reports of misuse | nothing, or what the host can do |
 //!
 //! [`SingleThreaded`] is a complete platform for one thread.
 //!
@@ -52,11 +53,10 @@
 
 pub use crate::alloc::RuleSet;
 pub use crate::frame::ZoneFrames;
-pub use crate::host::{
-    Access, CompactEffort, Compacted, Lock, NodeReclaimed, Parked, ParkedThread, Platform, Shortage,
-};
+pub use crate::host::{Access, CompactEffort, Compacted, Lock, NodeReclaimed, Platform, Shortage};
 pub use crate::pcp::serial::{
     CpuLock, CurrentCpu, Exclusion, LinkedList, Locked, SerialStorage, Single, TryLock,
 };
 pub use crate::pcp::storage::{CountedList, EachList, ListCounts, Pop, Push, Storage};
 pub use crate::single::{ChosenCpu, SingleLock, SingleStorage, SingleThreaded};
+pub use crate::waiters::Waiters;

@@ -3,10 +3,9 @@
 
 use core::cell::{Cell, RefCell, RefMut};
 
-use crate::error::{FreeError, PageLockError};
+use crate::error::FreeError;
 use crate::host::{Lock, Platform};
 use crate::pcp::serial::{CurrentCpu, SerialStorage, Single};
-use crate::slab::error::ObjectError;
 use crate::units::CpuId;
 
 /// The CPU that the thread plays now.
@@ -78,7 +77,7 @@ pub type SingleStorage = SerialStorage<Single<ChosenCpu>>;
 /// The program says on which CPU the thread is ([`run_on`](Self::run_on)) and what time it is
 /// ([`set_now_ns`](Self::set_now_ns)). Storage and tuning move together, operation by operation
 /// ([`Storage::EXACT`](crate::pcp::Storage::EXACT)), so that a run repeats itself and can be compared with a recorded
-/// kernel. Refused frees and unlocks are counted ([`misuses`](Self::misuses)).
+/// kernel. Refused frees are counted ([`misuses`](Self::misuses)).
 ///
 /// A program that wants to hear the allocator's calls for help writes a [`Platform`] of its own around this one: it
 /// takes [`SingleLock`] and [`SingleStorage`] as its types, and passes on
@@ -106,7 +105,7 @@ impl SingleThreaded {
         self.now_ns.set(now_ns);
     }
 
-    /// Frees and unlocks that the allocator refused so far.
+    /// Frees that were refused so far.
     pub fn misuses(&self) -> u64 {
         self.misuses.get()
     }
@@ -115,7 +114,8 @@ impl SingleThreaded {
         &self.storage.0.0
     }
 
-    fn count_misuse(&self) {
+    /// Counts one more, of who is refused something above the pages.
+    pub fn count_misuse(&self) {
         self.misuses.set(self.misuses.get() + 1);
     }
 }
@@ -124,6 +124,7 @@ impl Platform for SingleThreaded {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
     type Rules = crate::rule_set::Places;
+    type Waiters = ();
 
     fn storage(&self) -> &SingleStorage {
         &self.storage
@@ -134,14 +135,6 @@ impl Platform for SingleThreaded {
     }
 
     fn misuse(&self, _error: &FreeError) {
-        self.count_misuse();
-    }
-
-    fn misuse_of_object(&self, _error: &ObjectError) {
-        self.count_misuse();
-    }
-
-    fn lock_misuse(&self, _error: &PageLockError) {
         self.count_misuse();
     }
 }

@@ -5,4 +5,5 @@ pub use crate::buddy::BuddyError;
 pub use crate::check::{CheckError, Checked};
 pub use crate::pcp::pageset::{Pageset, PagesetCounts, Totals};
 pub use crate::vmstat::{PagesetLines, ZonePages, ZoneStats, ZoneinfoWriter};
+pub use crate::waiters::{AwaitedBit, WaitCounts};
 pub use crate::zone::{LockHolds, LockWork, Zone, ZoneCounts};

@@ -9,7 +9,7 @@ pub mod work;
 
 use std::io;
 
-use ::nearpage::slab::LocalNode;
+use nearpage_slab::LocalNode;
 
 use crate::fact::Fact;
 use crate::machine::Machine;

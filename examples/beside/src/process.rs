@@ -5,11 +5,11 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use beside::Byte;
-use nearpage::slab::SlabConfig;
 use nearpage::{AddressMap, Config, CpuId};
 use nearpage_kernel::boot::EarlyMemory;
 use nearpage_kernel::firmware::Machine;
 use nearpage_kernel::{Heap, Interrupts, Kernel, Pages};
+use nearpage_slab::SlabConfig;
 
 /// Frames of the machine: 512 MiB.
 pub const FRAMES: usize = 1 << 17;

@@ -4,11 +4,11 @@ use crate::arch;
 
 // The thirty lines: the book shows them.
 // ANCHOR: kernel
-use nearpage::slab::{ObjectError, SlabConfig};
 use nearpage::{Config, CpuId, FreeError};
 use nearpage_kernel::boot::{ADDRESS_MAP, Deferred, EarlyError, EarlyMemory};
 use nearpage_kernel::firmware::Machine;
 use nearpage_kernel::{Heap, Interrupts, Kernel, Pages};
+use nearpage_slab::{ObjectError, SlabConfig};
 
 /// This kernel.
 pub struct Mine;

@@ -5,6 +5,7 @@ use core::hint::black_box;
 
 use nearpage::{Gfp, Order, PageCount, Pfn, PfnRange, Placement, Policy, Request};
 use nearpage_kernel::{Aside, Pages};
+use nearpage_pagelock::PageLocks as _;
 
 use crate::mine::Mine;
 

@@ -4,11 +4,11 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::{Gfp, NodeId};
 use nearpage_linux::{
     HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, MemoryError, SlabAllocator,
 };
+use nearpage_slab::{CacheOptions, LocalNode, SlabConfig};
 
 use super::cross;
 use super::pairs;

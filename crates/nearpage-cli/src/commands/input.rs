@@ -8,7 +8,6 @@ use std::{fmt, fs, io};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use nearpage::Model;
-use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_bundle::{BundleError, Recording};
 use nearpage_machine::tunable::SettingKey;
@@ -16,6 +15,7 @@ use nearpage_machine::{
     Budget, InputError, MachineDescription, MachineInput, Place, catalog, size,
 };
 use nearpage_report::file::WriteError;
+use nearpage_slab::SlabRules;
 
 use crate::outputs::{Kind, Output};
 

@@ -9,8 +9,10 @@ use std::path::Path;
 use super::tidy::{complain, files, root, text};
 
 /// The crates, lowest floor first: a crate depends only on crates that stand above it in this list.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 24] = [
     "nearpage",
+    "nearpage-pagelock",
+    "nearpage-slab",
     "nearpage-machine",
     "nearpage-linux",
     "nearpage-kernel",

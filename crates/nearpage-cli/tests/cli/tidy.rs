@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use super::layers::KNOT;
 
 /// The layers of the core, lowest first: a module uses only what stands above it in this list.
-const LAYERS: [&str; 50] = [
+const LAYERS: [&str; 45] = [
     "units",
     "sync",
     "places::bitmap",
     "places::map",
     "slot",
     "frame",
-    "slab::geometry",
-    "slab::descriptor",
     "arena",
     "gfp",
     "error",
@@ -22,7 +20,7 @@ const LAYERS: [&str; 50] = [
     "pcp::tuning",
     "pcp::storage",
     "pcp::serial",
-    "slab::error",
+    "waiters",
     "host",
     "pcp::pieces",
     "places::size",
@@ -32,7 +30,6 @@ const LAYERS: [&str; 50] = [
     "watermark",
     "zonelist",
     "buddy",
-    "page_wait",
     "model",
     "limit",
     "check_error",
@@ -49,11 +46,9 @@ const LAYERS: [&str; 50] = [
     "places",
     "linux",
     "vmstat",
-    "slab",
     "check",
     "single",
     "platform",
-    "pagelock",
     "rules",
     "stats",
     "internals",

@@ -3,10 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::Ordering;
 
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::testing::random::Random;
 use nearpage::{Address, Gfp, NodeId};
 use nearpage_kernel::{ByRings, Heap, HeapError, Kernel, ObjectCache};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use crate::machine::{MISUSES, Played, alone, boot, memory, run_on};
 

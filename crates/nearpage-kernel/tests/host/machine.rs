@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use nearpage::slab::ObjectError;
 use nearpage::{
     AddressMap, BuildError, Config, CpuId, FreeError, Model, Node, NodeId, PfnRange, Topology,
     metadata_size,
 };
 use nearpage_kernel::{Interrupts, Kernel, KernelPlatform, Pages};
+use nearpage_slab::ObjectError;
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
@@ -176,7 +176,7 @@ pub fn memory() {
 /// Two nodes of 64 MiB with two CPUs each, and a node of CPU 4 that has no memory: for ever, as a kernel's.
 pub fn boot<S>() -> &'static Pages<'static, Played, S>
 where
-    S: nearpage::slab::ObjectStorage + Default + 'static,
+    S: nearpage_slab::ObjectStorage + Default + 'static,
 {
     boot_by(Model::NEARPAGE).expect("the rules are those that it was compiled for")
 }
@@ -185,7 +185,7 @@ where
 pub fn boot_by<K, S>(model: Model) -> Result<&'static Pages<'static, K, S>, BuildError>
 where
     K: Kernel,
-    S: nearpage::slab::ObjectStorage + Default + 'static,
+    S: nearpage_slab::ObjectStorage + Default + 'static,
 {
     let memory: &'static [PfnRange] = Box::leak(Box::new([
         PfnRange::new(0, NODE_PAGES),

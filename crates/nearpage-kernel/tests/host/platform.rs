@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use nearpage::slab::ObjectStorage;
 use nearpage::testing::random::Random;
 use nearpage::testing::storage::{check_exclusion, check_storage};
 use nearpage::{
@@ -13,6 +12,7 @@ use nearpage::{
 use nearpage_kernel::{
     ByLinks, ByRings, ByTryLock, Interrupts, Kernel, LockFault, Pages, TicketLock,
 };
+use nearpage_slab::ObjectStorage;
 
 use crate::machine::{
     INTERRUPTS, MISUSES, NODE_PAGES, Played, PlayedByAny, PlayedByLinux, alone, boot, boot_by,

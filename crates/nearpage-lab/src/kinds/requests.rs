@@ -6,11 +6,11 @@
 //! stays on its CPU, and that others take it in batches, whatever node it is of. All that is not the allocator is one time
 //! a request, **calibrated** to the published figure before sheaves; all else is predicted. Counts depend on no time.
 
-use nearpage::internals::Tunables;
-use nearpage::slab::SlabConfig;
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::block_requests::{BlockRequests, BlockRequestsResult, FreedOn};
 use nearpage_sim::{Costs, Machine, Setup, Sim, picoseconds, simulate};
+use nearpage_slab::SlabConfig;
+use nearpage_slab::internals::Tunables;
 
 use crate::catalog;
 use crate::error::LabError;

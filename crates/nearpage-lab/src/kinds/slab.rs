@@ -7,10 +7,10 @@
 //! memoryless nodes before the change; all else is predicted, and the counts depend on no time at all.
 
 use nearpage::Config;
-use nearpage::slab::{LocalNode, SlabConfig};
 use nearpage_sim::scheduler::VirtualTime;
 use nearpage_sim::workload::slab_messages::{SlabMessages, SlabMessagesResult};
 use nearpage_sim::{Costs, Machine, NodeSpec, Setup, Sim, picoseconds, simulate};
+use nearpage_slab::{LocalNode, SlabConfig};
 
 use super::requests;
 use crate::catalog;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use nearpage::pagelock::{BitWord, PageLockError, WaitCounts};
+use nearpage::stats::WaitCounts;
 use nearpage::{NodeId, Pfn};
+use nearpage_pagelock::{BitWord, PageLockError, PageLocks as _};
 
 use crate::memory::Memory;
 use crate::pages::Allocator;

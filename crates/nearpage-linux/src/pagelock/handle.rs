@@ -3,9 +3,9 @@
 use std::fmt;
 
 use nearpage::Pfn;
-use nearpage::internals::LockWord;
-use nearpage::pagelock::PageLockError;
 use nearpage::rules::WaitersBit;
+use nearpage_pagelock::PageLockError;
+use nearpage_pagelock::internals::LockWord;
 
 use crate::memory::Memory;
 use crate::pages::LockOfPage;

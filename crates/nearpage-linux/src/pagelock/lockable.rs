@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use nearpage::Pfn;
-use nearpage::pagelock::PageLockError;
+use nearpage_pagelock::PageLockError;
 
 use super::handle::{Freed, PageHandle};
 use crate::frame::FRAME_BYTES;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use nearpage::slab::{ObjectOwner, SlabCheckError, SlabChecked, SlabConfig, StacksBusy};
-use nearpage::{CpuId, NodeId, PageCount, slab};
+use nearpage::{CpuId, NodeId, PageCount};
+use nearpage_slab::{ObjectOwner, SlabCheckError, SlabChecked, SlabConfig, StacksBusy};
 
 use super::address::address_of;
 use super::calls::{Core, SlabCalls};
@@ -45,7 +45,7 @@ impl<'a> Shape<'a> {
 /// touched.
 ///
 /// ```
-/// use nearpage::slab::{CacheOptions, SlabConfig};
+/// use nearpage_slab::{CacheOptions, SlabConfig};
 /// use nearpage_linux::Memory;
 ///
 /// let memory = Memory::builder().bytes_per_node(64 << 20).build()?;
@@ -121,13 +121,14 @@ impl<'a> Maker<'a> {
         let topology = self.memory.topology();
         let mut binding = self.memory.binding;
         let metadata = Metadata::new(topology, &mut binding, |node| {
-            self.config.metadata_size::<Host<Rings<A>, HARDENED>>(topology, node)
+            let bytes = self.config.metadata_size::<Host<Rings<A>, HARDENED>>(topology, node);
+            bytes.map_err(MemoryError::Slab)
         })?;
         // SAFETY: the core asks for each node once. `SlabAllocator` drops the metadata after the allocator, and if it is
         // never dropped, that is not either.
         let buffer = |node, bytes| unsafe { metadata.of_node(node, bytes) };
-        let core =
-            slab::SlabAllocator::new(pages, self.config, buffer).map_err(MemoryError::Build)?;
+        let core = nearpage_slab::SlabAllocator::new(pages, self.config, buffer)
+            .map_err(MemoryError::Slab)?;
         // `SlabAllocator` drops the registration before the metadata.
         let registration = hold::register(core.parts(), storage, &self.memory.objects_at_forks);
         Ok(Made { shape: shape(core), metadata, registration })
@@ -204,12 +205,12 @@ impl<'a> SlabAllocator<'a> {
         text(|out| self.calls().write_slabinfo(out))
     }
 
-    /// What the caches did; see [`slab::SlabAllocator::write_stats`].
+    /// What the caches did; see [`nearpage_slab::SlabAllocator::write_stats`].
     pub fn statistics(&self) -> String {
         text(|out| self.calls().write_stats(out))
     }
 
-    /// Walks all caches and changes nothing; see [`slab::SlabAllocator::check_all`]. Results may be inaccurate while other
+    /// Walks all caches and changes nothing; see [`nearpage_slab::SlabAllocator::check_all`]. Results may be inaccurate while other
     /// threads use caches. The memory's background thread waits meanwhile.
     ///
     /// # Errors

@@ -2,11 +2,11 @@
 
 use std::ptr::NonNull;
 
-use nearpage::slab::{
+use nearpage::{Address, AllocError, Gfp, NodeId, PageCount};
+use nearpage_slab::{
     BulkObjectError, CacheOptions, CacheStats, CreateError, Geometry, LiveObjects, NodeStats,
     ObjectError, SlabCheckError, SlabChecked, StacksBusy,
 };
-use nearpage::{Address, AllocError, Gfp, NodeId, PageCount};
 
 use super::address::address_of;
 use super::allocator::{Shape, SlabAllocator};
@@ -24,7 +24,7 @@ enum CacheShape<'s> {
 ///
 /// ```
 /// use nearpage::Gfp;
-/// use nearpage::slab::{CacheOptions, SlabConfig};
+/// use nearpage_slab::{CacheOptions, SlabConfig};
 /// use nearpage_linux::Memory;
 ///
 /// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;
@@ -237,7 +237,7 @@ impl<'s> KmemCache<'s> {
         Some(self.calls().node_stats(node))
     }
 
-    /// Walks the cache and changes nothing; see [`SlabAllocator::check`](nearpage::slab::SlabAllocator::check). Results may be
+    /// Walks the cache and changes nothing; see [`SlabAllocator::check`](nearpage_slab::SlabAllocator::check). Results may be
     /// inaccurate while other threads use the cache.
     ///
     /// # Errors

@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use nearpage::slab::{
+use nearpage::{Address, AllocError, CpuId, Gfp, NodeId, NodeIndex, PageCount};
+use nearpage_slab::{
     BulkObjectError, CacheOptions, CacheStats, CreateError, Geometry, LiveObjects, NodeStats,
     ObjectError, ObjectOwner, SizeError, SizeFreeError, SlabCheckError, SlabChecked, StacksBusy,
 };
-use nearpage::{Address, AllocError, CpuId, Gfp, NodeId, NodeIndex, PageCount, slab};
 
 use crate::host::Host;
 use crate::objects::Upkeep;
@@ -17,18 +17,18 @@ use crate::storage::{RingAccess, Rings};
 
 /// The core's slab allocator on this host.
 pub(super) type Core<'a, A, const HARDENED: bool> =
-    slab::SlabAllocator<'a, 'static, Host<Rings<A>, HARDENED>>;
+    nearpage_slab::SlabAllocator<'a, 'static, Host<Rings<A>, HARDENED>>;
 
 /// A cache of the core, with its allocator.
 pub(super) struct BoundCache<'s, A: RingAccess, const HARDENED: bool> {
     pub core: &'s Core<'s, A, HARDENED>,
-    pub cache: slab::KmemCache<'static, Host<Rings<A>, HARDENED>>,
+    pub cache: nearpage_slab::KmemCache<'static, Host<Rings<A>, HARDENED>>,
 }
 
 /// Size classes of the core, with their allocator.
 pub(super) struct BoundClasses<'s, A: RingAccess, const HARDENED: bool> {
     pub core: &'s Core<'s, A, HARDENED>,
-    pub classes: slab::SizeClasses<'static, Host<Rings<A>, HARDENED>>,
+    pub classes: nearpage_slab::SizeClasses<'static, Host<Rings<A>, HARDENED>>,
 }
 
 /// Calls of a slab allocator.
@@ -261,7 +261,7 @@ impl<A: RingAccess, const HARDENED: bool> fmt::Debug for BoundCache<'_, A, HARDE
 
 impl<'s, A: RingAccess, const HARDENED: bool> BoundClasses<'s, A, HARDENED> {
     pub fn new(core: &'s Core<'_, A, HARDENED>) -> Result<Self, CreateError> {
-        Ok(Self { core, classes: slab::SizeClasses::new(core)? })
+        Ok(Self { core, classes: nearpage_slab::SizeClasses::new(core)? })
     }
 
     #[expect(clippy::result_large_err, reason = "the classes come back if they cannot go")]

@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
-use nearpage::slab::{CreateError, LiveObjects, SizeError, SizeFreeError};
 use nearpage::{Address, Gfp, NodeId};
+use nearpage_slab::{CreateError, LiveObjects, SizeError, SizeFreeError};
 
 use super::address::address_of;
 use super::allocator::{Shape, SlabAllocator};
@@ -22,7 +22,7 @@ enum ClassesShape<'s> {
 ///
 /// ```
 /// use nearpage::Gfp;
-/// use nearpage::slab::SlabConfig;
+/// use nearpage_slab::SlabConfig;
 /// use nearpage_linux::Memory;
 ///
 /// let memory = Memory::builder().bytes_per_node(16 << 20).build()?;

@@ -2,25 +2,21 @@
 
 use std::any::Any;
 
-use nearpage::internals::{SlabHeld, SlabParts};
-use nearpage::platform::Platform;
-use nearpage::slab::ObjectStorage;
+use nearpage_slab::SlabPlatform;
+use nearpage_slab::internals::{SlabHeld, SlabParts};
 
 use crate::fork::{Hold, Patience, Registration};
 
-struct HeldSlab<P: Platform<Storage: ObjectStorage> + 'static> {
+struct HeldSlab<P: SlabPlatform + 'static> {
     parts: SlabParts<'static, P>,
     storage: P::Storage,
 }
 
 // SAFETY: references to what threads share (the parts of a slab allocator are made for that), and a storage that is
 // `Send`.
-unsafe impl<P: Platform<Storage: ObjectStorage> + 'static> Send for HeldSlab<P> where
-    P::Storage: Send
-{
-}
+unsafe impl<P: SlabPlatform + 'static> Send for HeldSlab<P> where P::Storage: Send {}
 
-impl<P: Platform<Storage: ObjectStorage> + 'static> Hold for HeldSlab<P>
+impl<P: SlabPlatform + 'static> Hold for HeldSlab<P>
 where
     P::Storage: Send,
 {
@@ -43,7 +39,7 @@ pub(super) fn register<P>(
     place: &Registration,
 ) -> Registration
 where
-    P: Platform<Storage: ObjectStorage> + 'static,
+    P: SlabPlatform + 'static,
     P::Storage: Send,
 {
     Registration::inside(place, Box::new(HeldSlab { parts, storage }))

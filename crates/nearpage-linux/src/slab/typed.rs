@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use nearpage::slab::{CacheOptions, CreateError, LiveObjects};
 use nearpage::{AllocError, Gfp};
+use nearpage_slab::{CacheOptions, CreateError, LiveObjects};
 
 use super::allocator::SlabAllocator;
 use super::cache::KmemCache;

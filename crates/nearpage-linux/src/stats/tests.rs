@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::slab::SlabConfig;
 use nearpage::{Gfp, Order, Request};
+use nearpage_slab::SlabConfig;
 
 use super::*;
 

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::pagelock::{PageLockError, WaitCounts};
 use nearpage::rules::{PageLockRules, WaitTables, WaitersBit};
+use nearpage::stats::WaitCounts;
 use nearpage::testing::random::Random;
 use nearpage::{FreeError, Gfp, Model, Order, Pfn, Request};
 use nearpage_linux::{HostMachine, LockError, LockablePages, Memory, MemoryBuilder, OnMisuse};
 use nearpage_machine::read_this_machine;
+use nearpage_pagelock::PageLockError;
 
 use super::affinity::{allowed_cpus, run_on};
 use super::alone::alone;

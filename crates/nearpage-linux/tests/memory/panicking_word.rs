@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use nearpage::pagelock::BitWord;
 use nearpage_linux::Memory;
+use nearpage_pagelock::BitWord;
 
 /// A word that panics when it is asked once more than so often.
 struct Panicking(AtomicU32);

@@ -8,8 +8,8 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use nearpage::Gfp;
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::Memory;
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use super::{allowed_cpus, number, restrict};
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nearpage::Gfp;
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::{KmemCache, SlabAllocator};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use super::{number, three_nodes};
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::{CpuId, Gfp, Model, NodeAccess, NodeId};
 use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, SlabAllocator};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use super::load::{Stamped, Stop};
 use super::{allowed_cpus, restrict};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::{Gfp, Model, NodeId};
 use nearpage_linux::{HostMachine, HostNode, KmemCache, Memory, MemoryBuilder, SlabAllocator};
+use nearpage_slab::{CacheOptions, LocalNode, SlabConfig};
 
 use super::{allowed_cpus, number, restrict, three_nodes};
 

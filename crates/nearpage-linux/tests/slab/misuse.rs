@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use nearpage::slab::{
-    CacheOptions, CreateError, LiveObjects, ObjectError, SizeError, SizeFreeError, SlabConfig,
-};
 use nearpage::{CpuId, Gfp, PageCount};
 use nearpage_linux::{Memory, MemoryError, OnMisuse};
+use nearpage_slab::{
+    CacheOptions, CreateError, LiveObjects, ObjectError, SizeError, SizeFreeError, SlabConfig,
+};
 
 use super::{allowed_cpus, restrict};
 
@@ -177,7 +177,7 @@ fn bad_options_and_sizes_are_typed() {
         classes.free(large).unwrap();
     }
     let second = memory.slab(SlabConfig::default());
-    assert!(matches!(second, Err(MemoryError::Build(_))), "{second:?}");
+    assert!(matches!(second, Err(MemoryError::Slab(_))), "{second:?}");
 }
 
 #[test]

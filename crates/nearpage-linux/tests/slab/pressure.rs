@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage::{Gfp, NodeId, Order, PageCount, Request};
 use nearpage_linux::{KmemCache, Memory, Reclaim, ReclaimOptions, Shrinker, SlabAllocator};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use super::load::Stop;
 use super::{allowed_cpus, restrict};

@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use nearpage::slab::{CacheOptions, KmemCache};
 use nearpage::{Address, Gfp};
+use nearpage_slab::{CacheOptions, KmemCache};
 
 use crate::executor::{Deadlock, Tasks};
 use crate::platform::SimPlatform;
@@ -248,7 +248,7 @@ mod tests {
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
     use nearpage::Config;
-    use nearpage::slab::SlabConfig;
+    use nearpage_slab::SlabConfig;
 
     const WORK: BlockRequests = BlockRequests {
         object: 256,

@@ -6,8 +6,9 @@
 use std::cell::{Cell, RefCell};
 
 use fastrand::Rng;
-use nearpage::pagelock::WaitCounts;
+use nearpage::stats::WaitCounts;
 use nearpage::{CpuId, Gfp, Order, Pfn, Request};
+use nearpage_pagelock::PageLocks as _;
 
 use crate::executor::{Deadlock, Tasks};
 use crate::lines::LineCounts;

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use fastrand::Rng;
-use nearpage::slab::{CacheOptions, KmemCache};
 use nearpage::{Address, Gfp};
+use nearpage_slab::{CacheOptions, KmemCache};
 
 use crate::executor::{Deadlock, Tasks};
 use crate::platform::SimPlatform;
@@ -235,7 +235,7 @@ mod tests {
     use crate::scheduler::VirtualTime;
     use crate::sim::{self, Setup};
     use nearpage::Config;
-    use nearpage::slab::SlabConfig;
+    use nearpage_slab::SlabConfig;
 
     fn run(machine: &Machine, burst: u64) -> SlabMessagesResult {
         let (costs, config) = (Costs::flat(), Config::default());

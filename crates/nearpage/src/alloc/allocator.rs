@@ -4,7 +4,6 @@ use crate::frame::{Frame, SectionMap};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
-use crate::page_wait::WaitTable;
 use crate::pcp::Storage;
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::slot::SlotRing;
@@ -13,6 +12,7 @@ use core::ops::Range;
 use crate::sync::{AtomicBool, AtomicU16, Ordering};
 use crate::topology::Topology;
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, ZoneIndex, ZoneKind};
+use crate::waiters::WaiterTable;
 use crate::zone::Zone;
 use crate::zonelist::list::Zonelist;
 
@@ -135,10 +135,10 @@ pub struct PageAllocator<'m, P: Platform> {
     pub(super) node_reclaim: &'m AtomicBool,
     pub(super) state: &'m P::Lock<State<'m>>,
     /// By zone index; several zones may share one.
-    pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
+    pub(super) wait_tables: &'m [&'m WaiterTable<'m, P::Waiters>],
     pub(super) page_shift: u32,
-    /// Whether a slab allocator may be made on it.
-    pub(crate) objects: bool,
+    /// Whether there is room for notes.
+    pub(super) notes: bool,
 }
 
 impl<P: Platform> core::fmt::Debug for PageAllocator<'_, P> {
@@ -226,15 +226,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         Some(self.zones.get(zone.0 as usize)?.node())
     }
 
-    /// The node of an allocated block, by its first frame.
-    pub(crate) fn node_of_block(&self, pfn: Pfn) -> Option<NodeIndex> {
-        let zone = self.map.get(pfn)?.word().zone();
-        Some(self.zones.get(zone.0 as usize)?.node())
-    }
-
     /// The frame of `pfn`, or `None` where the machine has no memory.
     #[inline(always)]
-    pub(crate) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
+    pub(super) fn frame(&self, pfn: Pfn) -> Option<Frame<'m>> {
         self.map.get(pfn)
     }
 

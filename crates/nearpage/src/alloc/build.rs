@@ -72,7 +72,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let parts = carver.carve::<P>(&mut hub, &config).expect(COUNTED);
         let mut state = Some(State {
             settings,
-            object_share: None,
+            lent_budget: None,
             booted: false,
             ranges: 0,
             plugged: HotplugCounts::default(),
@@ -100,7 +100,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             state: &state[0],
             wait_tables: parts.wait_tables,
             page_shift: config.page_shift,
-            objects: config.objects,
+            notes: config.notes,
         })
     }
 }

@@ -50,15 +50,6 @@ pub enum BuildError {
         /// Who owns pageblocks by the model.
         asked: PageblockOwners,
     },
-    /// The page allocator has a slab allocator already, or had one: objects of two could not be told apart.
-    SecondSlab,
-    /// The page allocator was made without objects ([`Config::without_objects`](crate::Config::without_objects)).
-    WithoutObjects,
-    /// More places for caches were asked for than there are numbers for caches.
-    TooManyCaches {
-        /// Places asked for.
-        caches_max: usize,
-    },
 }
 
 impl fmt::Display for BuildError {
@@ -88,15 +79,6 @@ impl fmt::Display for BuildError {
                 f,
                 "the model has {asked:?} for owners of pageblocks; this host was compiled for other rules (`Platform::Rules`)"
             ),
-            Self::WithoutObjects => f.write_str(
-                "the page allocator was made without objects; one made with them is accepted",
-            ),
-            Self::SecondSlab => {
-                f.write_str("the page allocator has, or had, a slab allocator; it can have one")
-            }
-            Self::TooManyCaches { caches_max } => {
-                write!(f, "{caches_max} places for caches; 1 to {} are accepted", CACHES_MAX)
-            }
         }
     }
 }
@@ -110,8 +92,6 @@ impl core::error::Error for BuildError {
     }
 }
 
-/// Places for caches at most: the numbers that fit a frame's tag ([`crate::slab::tag`]).
-pub(crate) const CACHES_MAX: usize = (1 << 15) - 1;
 /// Largest CPU id: a table of pointers by id stays below 8 MiB.
 pub(super) const CPU_ID_MAX: u32 = (1 << 20) - 1;
 /// Most sections from the first to the last frame: 1 PiB of addresses, a table of 192 MiB.

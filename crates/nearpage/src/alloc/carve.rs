@@ -13,7 +13,6 @@ use crate::frame::{SectionMap, SectionRun, ZoneFrames};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
-use crate::page_wait::{BUCKETS, Bucket, WaitTable, WaitTables};
 use crate::pcp::pageset::{List, Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{ALL_LISTS, Storage, list_order};
@@ -23,16 +22,19 @@ use crate::places::zone_maps::{KINDS, ZoneMaps};
 use crate::slot::{Slot, SlotRing};
 use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64};
 use crate::units::{CpuId, NodeIndex, PfnRange, ZoneIndex, ZoneKind};
+use crate::waiters::{WaitTables, WaiterTable, Waiters};
 use crate::zone::{Ledgers, WorkCounters, Zone};
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 use crate::zonelist::list::Zonelist;
 
 /// Carving fails only if `Plan::need` forgot something.
-pub(crate) const COUNTED: &str = "the plan counts all that is carved";
+pub(super) const COUNTED: &str = "the plan counts all that is carved";
 
 /// The buffers while they are being carved.
-pub(crate) struct Carver<'a, 'm> {
-    pub(crate) plan: Plan<'m>,
+#[derive(Debug)]
+pub struct Carver<'a, 'm> {
+    /// What is carved.
+    pub plan: Plan<'m>,
     hub: NodeIndex,
     /// Buffers of the nodes other than the hub.
     arenas: &'a mut [Option<Arena<'m>>],
@@ -44,7 +46,7 @@ pub(super) struct Parts<'m, P: Platform> {
     pub(super) online: OnlineMap<'m>,
     pub(super) ledgers: &'m [Ledger],
     pub(super) zones: &'m [&'m Zone<'m, P>],
-    pub(super) wait_tables: &'m [&'m WaitTable<'m, P>],
+    pub(super) wait_tables: &'m [&'m WaiterTable<'m, P::Waiters>],
     pub(super) nodes: &'m [NodeState<'m>],
     pub(super) lists: &'m [NodeLists<'m>],
     pub(super) homes: [Homes<'m, P>; ZoneKind::COUNT],
@@ -57,7 +59,10 @@ pub(super) struct Parts<'m, P: Platform> {
 impl<'m> Carver<'_, 'm> {
     /// Takes the buffers of all nodes with memory; the second answer is that of the hub, which has room for the
     /// table of the others.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// [`BuildError::BufferTooSmall`].
+    pub fn open(
         plan: Plan<'m>,
         need: &dyn Fn(NodeIndex) -> usize,
         buffer: &mut dyn FnMut(NodeIndex, usize) -> &'m mut [u8],
@@ -260,8 +265,9 @@ impl<'m> Carver<'_, 'm> {
         hub: &mut Arena<'m>,
         zones: &'m [&'m Zone<'m, P>],
         rule: WaitTables,
-    ) -> Result<&'m [&'m WaitTable<'m, P>], OutOfMetadata> {
-        let own: &mut [Option<&'m WaitTable<'m, P>>] = hub.slice(zones.len(), |_, _| Ok(None))?;
+    ) -> Result<&'m [&'m WaiterTable<'m, P::Waiters>], OutOfMetadata> {
+        let own: &mut [Option<&'m WaiterTable<'m, P::Waiters>>] =
+            hub.slice(zones.len(), |_, _| Ok(None))?;
         let tables = hub.slice(zones.len(), |index, hub| {
             // The first zone of those that share a table has it.
             let first = match rule {
@@ -274,7 +280,7 @@ impl<'m> Carver<'_, 'm> {
             if let Some(table) = own[first] {
                 return Ok(table);
             }
-            let table = carve_wait_table(self.arena(zones[first].node(), hub))?;
+            let table = carve_wait_table::<P>(self.arena(zones[first].node(), hub))?;
             own[first] = Some(table);
             Ok(table)
         })?;
@@ -282,11 +288,7 @@ impl<'m> Carver<'_, 'm> {
     }
 
     /// The buffer of a node that has memory.
-    pub(crate) fn arena<'a>(
-        &'a mut self,
-        node: NodeIndex,
-        hub: &'a mut Arena<'m>,
-    ) -> &'a mut Arena<'m> {
+    pub fn arena<'a>(&'a mut self, node: NodeIndex, hub: &'a mut Arena<'m>) -> &'a mut Arena<'m> {
         if node == self.hub { hub } else { self.arenas[node.0 as usize].as_mut().expect(COUNTED) }
     }
 }
@@ -328,9 +330,9 @@ fn carve_zonelists<'m>(
 
 fn carve_wait_table<'m, P: Platform>(
     arena: &mut Arena<'m>,
-) -> Result<&'m WaitTable<'m, P>, OutOfMetadata> {
-    let buckets: &'m [Bucket<P>] = arena.slice(BUCKETS, |_, _| Ok(Bucket::new()))?;
-    let table = arena.slice(1, |_, _| Ok(WaitTable::new(buckets)))?;
+) -> Result<&'m WaiterTable<'m, P::Waiters>, OutOfMetadata> {
+    let buckets: &'m [_] = arena.slice(P::Waiters::BUCKETS, |_, _| Ok(P::Waiters::bucket()))?;
+    let table = arena.slice(1, |_, _| Ok(WaiterTable::new(buckets)))?;
     Ok(&table[0])
 }
 

@@ -13,8 +13,8 @@ pub struct Config {
     pub settings: Settings,
     /// Log2 of the page size in bytes, where [`Platform::PAGE_SHIFT`](crate::host::Platform::PAGE_SHIFT) does not say it.
     pub page_shift: u32,
-    /// Whether a slab allocator may be made on it: it marks the frames of its pages, 8 bytes each.
-    pub objects: bool,
+    /// Whether a slab allocator may be made on it: it keeps notes beside its pages, 8 bytes each.
+    pub notes: bool,
 }
 
 impl Config {
@@ -22,7 +22,7 @@ impl Config {
     /// pages.
     pub fn new() -> Self {
         let settings = Settings { transparent_hugepage: false, ..Settings::default() };
-        Self { model: Model::NEARPAGE, settings, page_shift: 12, objects: true }
+        Self { model: Model::NEARPAGE, settings, page_shift: 12, notes: true }
     }
 
     /// The same with the rules of `model`.
@@ -47,8 +47,8 @@ impl Config {
     /// The same for pages alone, on which no slab allocator can be made: under nearpage's own rules a frame then has 4 bytes
     /// of metadata instead of 12, where pagesets are rings.
     #[must_use]
-    pub fn without_objects(self) -> Self {
-        Self { objects: false, ..self }
+    pub fn without_notes(self) -> Self {
+        Self { notes: false, ..self }
     }
 }
 

@@ -49,7 +49,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// As [`alloc`](Self::alloc), but a request that may not fail does, after everything was tried once.
-    pub(crate) fn alloc_once(&self, request: Request) -> Result<Pfn, AllocError> {
+    #[doc(hidden)]
+    pub fn alloc_once(&self, request: Request) -> Result<Pfn, AllocError> {
         if let Some(pfn) = self.alloc_fast(request) {
             return Ok(pfn);
         }

@@ -6,10 +6,10 @@
 use super::allocator::{Cpu, PageAllocator};
 use super::state::State;
 use crate::host::{Lock, Platform};
-use crate::page_wait::{HeldBucket, WaitTable};
 use crate::pcp::Storage;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::units::CpuId;
+use crate::waiters::WaiterTable;
 use crate::zone::{Zone, ZoneGuard};
 
 /// What of an allocator other threads change. It refers to the allocator's metadata, not to the value of the allocator,
@@ -18,7 +18,7 @@ pub struct Stillness<'m, P: Platform> {
     state: &'m P::Lock<State<'m>>,
     cpus: &'m [Cpu<'m, P>],
     zones: &'m [&'m Zone<'m, P>],
-    wait_tables: &'m [&'m WaitTable<'m, P>],
+    wait_tables: &'m [&'m WaiterTable<'m, P::Waiters>],
 }
 
 impl<P: Platform> core::fmt::Debug for Stillness<'_, P> {
@@ -54,13 +54,14 @@ impl<'m, P: Platform> Stillness<'m, P> {
         self.zones.iter().map(|zone| ZoneHold { _guard: zone.lock() })
     }
 
-    /// Keeps the buckets of all wait tables as they are, one with each step of the iterator; of a table that nobody ever used the
-    /// first.
-    pub fn hold_buckets(&self) -> impl Iterator<Item = HeldBucket<'m, P>> + use<'m, P> {
+    /// The tables of who waits for pages, each once.
+    pub fn wait_tables(
+        &self,
+    ) -> impl Iterator<Item = &'m WaiterTable<'m, P::Waiters>> + use<'m, P> {
         let tables = self.wait_tables;
         let is_first =
             move |at: &usize| !tables[..*at].iter().any(|table| core::ptr::eq(*table, tables[*at]));
-        (0..tables.len()).filter(is_first).flat_map(move |at| tables[at].hold())
+        (0..tables.len()).filter(is_first).map(move |at| tables[at])
     }
 }
 

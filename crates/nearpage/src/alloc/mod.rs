@@ -4,7 +4,7 @@
 //! the zone has room; [`refill`] and [`drain`] move pages between a pageset and its zone, as the rules say, [`taken`] counts who takes another CPU's; [`scan`] walks
 //! the zonelist, with the [`hints`] of its cache; [`placed`] is what has a policy or a cpuset; [`slow`] is the
 //! ladder when nothing was found, of which [`stalls`] counts the steps, [`balance`] what reclaim and it agree on; [`bulk`] is many pages at once;
-//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`pagelock`] locks pages; [`hold`] keeps settings
+//! [`reasons`] counts why pages came from elsewhere, [`report`] tells why a request failed; [`waiters`] is what pages know of page locks; [`hold`] keeps settings
 //! still from outside; [`build`] makes all of it out of the caller's memory; [`settings`] keeps watermarks and
 //! zonelists, [`limits`] how much may be in use; memory comes and goes by [`online`] and [`offline`], CPUs by [`cpus`],
 //! and [`plugged`] counts it.
@@ -15,7 +15,6 @@
 mod allocator;
 mod arrange;
 mod balance;
-mod bit_wait;
 mod build;
 mod build_error;
 mod bulk;
@@ -34,12 +33,11 @@ mod hold;
 mod lend;
 mod limits;
 mod near;
+mod notes;
 mod offline;
 mod online;
 mod online_map;
-mod page_lock;
 mod pageblocks;
-mod pagelock;
 mod parts;
 mod placed;
 mod plan;
@@ -54,7 +52,7 @@ mod slow;
 mod stalls;
 mod state;
 mod taken;
-mod wait_sites;
+mod waiters;
 mod walk;
 mod wanted;
 
@@ -72,12 +70,10 @@ use crate::zone::{Zone, ZoneGuard, ZoneRules};
 pub(crate) use allocator::Cpu;
 pub use allocator::{NodeAccess, PageAllocator};
 pub use balance::ReclaimPass;
-pub use bit_wait::BitWord;
 pub use build::metadata_size;
 pub use build_error::BuildError;
-pub(crate) use build_error::CACHES_MAX;
 pub use bulk_free::BulkFreeError;
-pub(crate) use carve::{COUNTED, Carver};
+pub use carve::Carver;
 pub use config::Config;
 pub use cpus::CpuError;
 pub use drain::DrainBusy;
@@ -86,13 +82,14 @@ pub use hold::{CpuPagesets, Stillness, StoppedPagesets, ZoneHold};
 pub use lend::{Lending, LentPages};
 pub use limits::Limits;
 pub(crate) use near::hand_out;
-pub use page_lock::{LockWord, PageLock};
-pub(crate) use plan::Plan;
+pub use notes::PageNote;
+pub use plan::Plan;
 pub use plugged::HotplugCounts;
 pub(crate) use refill::FromPageset;
 pub use report::AllocReport;
 pub use request::Request;
 pub use stalls::StallCounts;
+pub use waiters::NoLock;
 pub(crate) use wanted::{Wanted, ZoneRequest, first_flags};
 
 rules! {

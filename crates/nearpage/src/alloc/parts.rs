@@ -192,8 +192,10 @@ mod tests {
 
     use super::*;
     use crate::alloc::{Config, Request};
+    use crate::frame::LOCKED;
     use crate::gfp::Gfp;
     use crate::model::Model;
+    use crate::sync::Ordering;
     use crate::testing::machine::TestMachine;
     use crate::testing::random::Random;
 
@@ -257,13 +259,14 @@ mod tests {
         TestMachine::new().node(0, 4096, &[0]).run(|allocator| {
             let block = allocator.alloc(Request::new(Order(2), Gfp::KERNEL)).unwrap();
             let all = |from: u64, to: u64| PfnRange::new(block.0 + from, block.0 + to);
-            allocator.lock_page(block).unwrap();
+            let word = allocator.map.get(block).unwrap().cell().atomic();
+            word.fetch_or(LOCKED, Ordering::Relaxed);
             assert_eq!(
                 allocator.free_range(all(2, 3)),
                 Err(FreeError::Locked { pfn: block, order: Order(2) })
             );
             assert!(allocator.split(block, Order(2), Order(0)).is_err());
-            allocator.unlock_page(block).unwrap();
+            word.fetch_and(!LOCKED, Ordering::Relaxed);
             let too_large = FreeError::OrderTooLarge { pfn: block, order: Order(3) };
             assert_eq!(allocator.split(block, Order(2), Order(3)), Err(too_large));
             // Whatever lies behind it is nobody's, so nothing of the range goes.

@@ -12,7 +12,6 @@ use crate::frame::{MapWords, Section, SectionLists, SectionRun, ZONES_MAX};
 use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::PageblockOwners;
-use crate::page_wait::{BUCKETS, Bucket, WaitTable};
 use crate::pcp::pageset::{Owner, Pageset};
 use crate::pcp::pieces::Pieces;
 use crate::pcp::{ALL_LISTS, COLD, Storage, list_order};
@@ -27,6 +26,7 @@ use crate::topology::Topology;
 use crate::units::{
     NodeIndex, Order, PAGEBLOCK_ORDER, Pfn, PfnRange, SECTION_FRAMES, SECTION_SHIFT, ZoneKind,
 };
+use crate::waiters::{WaiterTable, Waiters};
 use crate::zone::Zone;
 use crate::zonelist::cache::{HintLine, ZonelistCache};
 
@@ -42,27 +42,34 @@ const RING_BYTES_PER_PAGE: u64 = 23;
 const FAR_HIGH_MAX: u64 = 512;
 
 /// What lies where.
-#[derive(Clone, Copy)]
-pub(crate) struct Plan<'m> {
-    pub(crate) topology: Topology<'m>,
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'m> {
+    /// The machine.
+    pub topology: Topology<'m>,
     /// The node whose buffer holds the tables.
-    pub(crate) hub: NodeIndex,
+    pub hub: NodeIndex,
     /// From the first to the last section.
-    pub(crate) first_section: u64,
-    pub(crate) sections: u64,
+    pub first_section: u64,
+    /// How many.
+    pub sections: u64,
     pub(super) zones: usize,
     /// Zonelists that each node has by the instances that they begin with.
     pub(super) rotations: usize,
     pub(crate) owners: PageblockOwners,
-    /// Whether a slab allocator may mark frames.
-    objects: bool,
-    pub(crate) cpu_ids: usize,
+    /// Whether there is room for notes.
+    notes: bool,
+    /// CPU ids up to the largest.
+    pub cpu_ids: usize,
     /// CPUs of all nodes.
-    pub(crate) cpus: u64,
+    pub cpus: u64,
 }
 
 impl<'m> Plan<'m> {
-    pub(crate) fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
+    /// That of a machine.
+    ///
+    /// # Errors
+    /// [`BuildError`] for a machine that no allocator can be made for.
+    pub fn new(topology: &Topology<'m>) -> Result<Self, BuildError> {
         let has_memory = |&node: &NodeIndex| !topology.node(node).memory.is_empty();
         let hub = topology.indexes().find(has_memory).ok_or(BuildError::NoMemory)?;
         let all = || topology.nodes().iter().flat_map(|node| node.memory);
@@ -95,7 +102,7 @@ impl<'m> Plan<'m> {
             zones,
             rotations: topology.most_instances(),
             owners: PageblockOwners::Nobody,
-            objects: true,
+            notes: true,
             cpu_ids: last_cpu.map_or(0, |cpu| cpu.0 as usize + 1),
             cpus: cpus().count() as u64,
         })
@@ -103,7 +110,7 @@ impl<'m> Plan<'m> {
 
     /// The same for what an allocator is made with.
     pub(super) fn with(self, config: &Config) -> Self {
-        Self { owners: config.model.owners, objects: config.objects, ..self }
+        Self { owners: config.model.owners, notes: config.notes, ..self }
     }
 
     /// Pagesets of a CPU that have pieces in place of lists.
@@ -118,9 +125,9 @@ impl<'m> Plan<'m> {
         if P::Rules::have_maps(self.owners) { self.zones } else { 0 }
     }
 
-    /// Whether frames have links: for zones with free lists, for pagesets without rings, and for what slabs say of theirs.
+    /// Whether frames have links: for zones with free lists, for pagesets without rings, and for notes.
     pub(super) fn links<P: Platform>(&self) -> bool {
-        self.quotas::<P>() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.objects
+        self.quotas::<P>() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.notes
     }
 
     /// Pageblocks from the first section of a zone with this span on.
@@ -135,7 +142,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node whose buffer holds what belongs to `node`: itself, or the nearest one with memory.
-    pub(crate) fn home(&self, node: NodeIndex) -> NodeIndex {
+    pub fn home(&self, node: NodeIndex) -> NodeIndex {
         if !self.topology.node(node).memory.is_empty() {
             return node;
         }
@@ -145,7 +152,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The node that a section's metadata lies with: the lowest of those that have memory in it.
-    pub(crate) fn owner(&self, section: u64) -> Option<NodeIndex> {
+    pub fn owner(&self, section: u64) -> Option<NodeIndex> {
         let frames = PfnRange::new(section << SECTION_SHIFT, (section + 1) << SECTION_SHIFT);
         self.topology.indexes().find(|&node| {
             let memory = self.topology.node(node).memory;
@@ -155,10 +162,7 @@ impl<'m> Plan<'m> {
     }
 
     /// The sections whose metadata lies with `node`.
-    pub(crate) fn owned_sections(
-        &self,
-        node: NodeIndex,
-    ) -> impl Iterator<Item = u64> + use<'_, 'm> {
+    pub fn owned_sections(&self, node: NodeIndex) -> impl Iterator<Item = u64> + use<'_, 'm> {
         let mut next = 0;
         let touched = self.topology.node(node).memory.iter().flat_map(move |range| {
             let first = range.start.section().max(next);
@@ -242,8 +246,8 @@ impl<'m> Plan<'m> {
                 need.add::<AtomicU64>(hints);
             }
             // For the rule that needs most: a table a zone.
-            need.add::<WaitTable<'_, P>>(1);
-            need.add::<Bucket<P>>(BUCKETS);
+            need.add::<WaiterTable<'_, P::Waiters>>(1);
+            need.add::<<P::Waiters as Waiters>::Bucket>(P::Waiters::BUCKETS);
         });
         for homed in self.topology.indexes().filter(|&homed| self.home(homed) == node) {
             for _ in 0..REQUEST_KINDS * self.rotations {
@@ -268,8 +272,8 @@ impl<'m> Plan<'m> {
         need.add::<AtomicU64>(pageblocks * OnlineMap::WORDS_PER_PAGEBLOCK);
         need.add::<Ledger>(nodes + 1);
         need.add::<&Zone<'_, P>>(self.zones);
-        need.add::<Option<&WaitTable<'_, P>>>(self.zones);
-        need.add::<&WaitTable<'_, P>>(self.zones);
+        need.add::<Option<&WaiterTable<'_, P::Waiters>>>(self.zones);
+        need.add::<&WaiterTable<'_, P::Waiters>>(self.zones);
         need.add::<NodeState<'_>>(nodes);
         need.add::<NodeLists<'_>>(nodes * self.rotations);
         need.add::<Slot<'_, Pageset<'_, P>>>(ZoneKind::COUNT * self.home_slots());

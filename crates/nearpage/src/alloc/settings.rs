@@ -89,21 +89,23 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         managed
     }
 
-    /// Takes the one place for a slab allocator; returns whether it was free.
-    pub(crate) fn claim_objects(&self) -> bool {
+    /// Takes the one place for who keeps notes; returns whether it was free.
+    #[doc(hidden)]
+    pub fn claim_notes(&self) -> bool {
         let mut state = self.state.lock();
-        let is_free = state.object_share.is_none();
-        state.object_share = state.object_share.or(Some(PageCount(0)));
+        let is_free = state.lent_budget.is_none();
+        state.lent_budget = state.lent_budget.or(Some(PageCount(0)));
         is_free
     }
 
-    /// Takes what stacks of objects may keep out of the budget of the pagesets: what is wanted, and at most half of
-    /// the budget if there is one. Returns how much that is.
-    pub(crate) fn share_budget(&self, wanted: PageCount) -> PageCount {
+    /// Takes what others keep on CPUs out of the budget of the pagesets: what is wanted, and at most half of the budget if there
+    /// is one. Returns how much that is.
+    #[doc(hidden)]
+    pub fn share_budget(&self, wanted: PageCount) -> PageCount {
         let mut state = self.state.lock();
         let budget = state.settings.pageset_budget(self.page_shift());
         let share = budget.map_or(wanted, |budget| wanted.min(PageCount(budget.0 / 2)));
-        state.object_share = Some(share);
+        state.lent_budget = Some(share);
         if budget.is_some() {
             self.resize_pagesets(&state);
         }
@@ -112,9 +114,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// The sizes of all pagesets, within the budget if there is one.
     pub(super) fn resize_pagesets(&self, state: &State<'m>) {
-        let objects = state.object_share.unwrap_or_default();
+        let lent = state.lent_budget.unwrap_or_default();
         let budget = state.settings.pageset_budget(self.page_shift());
-        let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(objects.0)));
+        let budget = budget.map(|budget| PageCount(budget.0.saturating_sub(lent.0)));
         let cpus = self.cpus_on().count() as u64;
         let most = |zone: &&Zone<'m, P>| self.sizes_of(zone, state).most_kept().0;
         let wanted = PageCount(cpus * self.zones.iter().map(most).sum::<u64>());

@@ -7,8 +7,8 @@ use crate::watermark::Settings;
 /// What the lock of settings protects.
 pub(super) struct State<'m> {
     pub(super) settings: Settings,
-    /// What the stacks of objects may keep of the budget; `None` as long as there is no slab allocator.
-    pub(super) object_share: Option<PageCount>,
+    /// What others may keep on CPUs of the budget; `None` as long as nobody keeps notes.
+    pub(super) lent_budget: Option<PageCount>,
     /// Whether zonelists were made anew at run time: Linux counts CPUs in the order of nodes only from then on.
     pub(super) booted: bool,
     /// Ranges that somebody is about to take: some of their pageblocks are isolated.

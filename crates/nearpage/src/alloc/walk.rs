@@ -39,7 +39,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The node of this CPU; of a CPU that the topology does not have, the first node with memory.
-    pub(crate) fn this_node(&self) -> NodeIndex {
+    #[doc(hidden)]
+    pub fn this_node(&self) -> NodeIndex {
         match self.cpu(self.platform.storage().current_cpu()) {
             Some(cpu) => cpu.owner.node,
             None => self.zones[0].node(),

@@ -3,10 +3,10 @@
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-use super::plain::{HardenedPlatform, Plain, PlainPlatform};
-use crate::alloc::{BuildError, Config, PageAllocator, metadata_size};
+use super::plain::PlainPlatform;
+use crate::alloc::{Config, PageAllocator, metadata_size};
+use crate::host::Platform;
 use crate::model::Model;
-use crate::slab::{SlabAllocator, SlabConfig};
 use crate::topology::{AddressMap, Node, NodeBuf, Topology, TopologyBuf};
 use crate::units::{CpuId, NodeId, NodeIndex, Pfn, PfnRange, SECTION_FRAMES};
 
@@ -93,7 +93,18 @@ impl TestMachine {
     /// # Panics
     /// If there can be no such allocator, or the walk finds something wrong.
     pub fn run<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
-        self.call(None, true, |allocator, _| f(allocator))
+        self.call(true, f)
+    }
+
+    /// As [`run`](Self::run), on another platform.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_on<P: Platform + Default, R>(
+        &self,
+        f: impl FnOnce(&PageAllocator<'_, P>) -> R,
+    ) -> R {
+        self.call(true, f)
     }
 
     /// As [`run`](Self::run), without any memory online.
@@ -101,117 +112,68 @@ impl TestMachine {
     /// # Panics
     /// As [`run`](Self::run).
     pub fn run_offline<R>(&self, f: impl FnOnce(&PageAllocator<'_, PlainPlatform>) -> R) -> R {
-        self.call(None, false, |allocator, _| f(allocator))
+        self.call(false, f)
     }
 
-    /// As [`run`](Self::run), with a slab allocator; its [`pages`](SlabAllocator::pages) are the page allocator.
+    /// The memory of the machine.
+    pub fn memory(&self) -> Vec<PfnRange> {
+        self.topology.nodes.iter().flat_map(|node| node.memory.clone()).collect()
+    }
+
+    /// As [`run_offline`](Self::run_offline), for what stands on pages: `f` gets zeroes for each node, as many as `size` says.
     ///
     /// # Panics
     /// As [`run`](Self::run).
-    pub fn run_slab<R>(&self, config: SlabConfig, f: impl FnOnce(&TestSlab<'_, '_>) -> R) -> R {
-        self.call(Some(config), true, |_, slab| f(slab.expect(ASKED_FOR)))
-    }
-
-    /// As [`run_slab`](Self::run_slab), without any memory online.
-    ///
-    /// # Panics
-    /// As [`run`](Self::run).
-    pub fn run_slab_offline<R>(
+    pub fn run_above<P: Platform + Default>(
         &self,
-        config: SlabConfig,
-        f: impl FnOnce(&TestSlab<'_, '_>) -> R,
-    ) -> R {
-        self.call(Some(config), false, |_, slab| f(slab.expect(ASKED_FOR)))
-    }
-
-    /// As [`run_slab_offline`](Self::run_slab_offline), on a hardened platform.
-    ///
-    /// # Panics
-    /// As [`run`](Self::run).
-    pub fn run_hardened_slab_offline<R>(
-        &self,
-        config: SlabConfig,
-        f: impl FnOnce(&SlabAllocator<'_, '_, HardenedPlatform>) -> R,
-    ) -> R {
-        self.call(Some(config), false, |_, slab| f(slab.expect(ASKED_FOR)))
-    }
-
-    /// Calls `f` once, and passes its answer on. The compiler makes a copy of this function for each test, and of
-    /// nothing below it.
-    fn call<const HARDENED: bool, R>(
-        &self,
-        slab: Option<SlabConfig>,
-        online: bool,
-        f: impl FnOnce(
-            &PageAllocator<'_, Plain<HARDENED>>,
-            Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>,
-        ) -> R,
-    ) -> R {
-        let (mut f, mut answer) = (Some(f), None);
-        self.call_dyn::<HARDENED>(slab, online, &mut |allocator, slab| {
-            answer = f.take().map(|f| f(allocator, slab));
-        });
-        answer.expect("it was called")
-    }
-
-    /// Not generic over `f`: each test would compile the whole construction again.
-    fn call_dyn<const HARDENED: bool>(
-        &self,
-        slab: Option<SlabConfig>,
-        online: bool,
-        f: &mut Test<'_, HARDENED>,
+        size: &dyn Fn(&Topology<'_>, NodeIndex) -> usize,
+        f: &mut Above<'_, P>,
     ) {
         let nodes: Vec<Node<'_>> = self.topology.nodes.iter().map(NodeBuf::as_node).collect();
         let topology = Topology::new(&nodes, &self.topology.distances, self.topology.address_map)
             .expect("a test describes a topology");
-        let zeroes = |size: &dyn Fn(NodeIndex) -> Result<usize, BuildError>| -> Vec<Vec<u8>> {
-            topology.indexes().map(|node| vec![0; size(node).expect("it has memory")]).collect()
+        let zeroes = |size: &dyn Fn(NodeIndex) -> usize| -> Vec<Vec<u8>> {
+            topology.indexes().map(|node| vec![0; size(node)]).collect()
         };
-        let mut metadata =
-            zeroes(&|node| metadata_size::<Plain<HARDENED>>(&topology, &self.config, node));
-        let mut slab_metadata = match &slab {
-            Some(config) => {
-                zeroes(&|node| config.metadata_size::<Plain<HARDENED>>(&topology, node))
-            }
-            None => Vec::new(),
-        };
+        let of_pages = |node| metadata_size::<P>(&topology, &self.config, node);
+        let mut metadata = zeroes(&|node| of_pages(node).expect("it has memory"));
+        let mut above = zeroes(&|node| size(&topology, node));
         let mut buffers: Vec<&mut [u8]> = metadata.iter_mut().map(Vec::as_mut_slice).collect();
-        let mut slab_buffers: Vec<&mut [u8]> =
-            slab_metadata.iter_mut().map(Vec::as_mut_slice).collect();
-        let platform = Plain::<HARDENED>::default();
+        let platform = P::default();
         let allocator = PageAllocator::new(platform, topology, self.config, |node, _| {
             core::mem::take(&mut buffers[node.0 as usize])
         })
         .expect("buffers are as large as asked");
-        let slab = slab.map(|config| {
-            let buffer = |node: NodeIndex, _| core::mem::take(&mut slab_buffers[node.0 as usize]);
-            SlabAllocator::new(&allocator, config, buffer).expect("buffers are as large as asked")
-        });
-        if online {
-            let ranges: Vec<PfnRange> =
-                self.topology.nodes.iter().flat_map(|node| node.memory.clone()).collect();
-            match &slab {
-                Some(slab) => slab.online_all(&ranges).map(drop),
-                None => ranges.iter().try_for_each(|range| allocator.online(*range).map(drop)),
-            }
-            .expect("memory of the topology, offline until now");
-        }
-        f(&allocator, slab.as_ref());
+        f(&allocator, above.iter_mut().map(Vec::as_mut_slice).collect());
         allocator.check().expect("a test leaves its allocator in order");
-        if let Some(slab) = &slab {
-            slab.check_all().expect("a test leaves its objects in order");
-        }
+    }
+
+    /// Calls `f` once, and passes its answer on. The compiler makes a copy of this function for each test, and of
+    /// nothing below it.
+    fn call<P: Platform + Default, R>(
+        &self,
+        online: bool,
+        f: impl FnOnce(&PageAllocator<'_, P>) -> R,
+    ) -> R {
+        let (mut f, mut answer) = (Some(f), None);
+        self.run_above::<P>(&|_, _| 0, &mut |allocator, _| {
+            if online {
+                let mut memory = self.memory().into_iter();
+                memory
+                    .try_for_each(|range| allocator.online(range).map(drop))
+                    .expect("memory of the topology, offline until now");
+            }
+            answer = f.take().map(|f| f(allocator));
+        });
+        answer.expect("it was called")
     }
 }
 
-/// What is done with the allocators.
-type Test<'f, const HARDENED: bool> = dyn FnMut(&PageAllocator<'_, Plain<HARDENED>>, Option<&SlabAllocator<'_, '_, Plain<HARDENED>>>)
-    + 'f;
+/// Bytes by node, for what stands on pages.
+pub type Buffers<'m> = Vec<&'m mut [u8]>;
 
-const ASKED_FOR: &str = "a slab allocator was asked for";
-
-/// The slab allocator of a test.
-pub type TestSlab<'a, 'm> = SlabAllocator<'a, 'm, PlainPlatform>;
+/// What is done with the allocator.
+pub type Above<'f, P> = dyn for<'m> FnMut(&PageAllocator<'m, P>, Buffers<'m>) + 'f;
 
 impl From<TopologyBuf> for TestMachine {
     /// A machine of this topology, with nearpage's own rules.

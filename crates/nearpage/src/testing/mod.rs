@@ -6,7 +6,6 @@ pub mod naive_allocator;
 #[cfg(test)]
 pub(crate) mod naive_buddy;
 pub mod naive_list;
-pub mod naive_page_lock;
 pub mod plain;
 pub mod random;
 pub mod sections;

@@ -1,14 +1,10 @@
 //! A platform for tests: [`SingleThreaded`], with a host whose answers the test sets.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 
-use std_alloc::vec::Vec;
-
-use crate::error::{FreeError, PageLockError};
-use crate::host::{Parked, ParkedThread, Platform, Shortage};
+use crate::error::FreeError;
+use crate::host::{Platform, Shortage};
 use crate::single::{SingleLock, SingleStorage, SingleThreaded};
-use crate::slab::ObjectError;
-use crate::sync::AtomicU32;
 use crate::units::{CpuId, NodeId, PageCount, ZoneKind};
 
 /// The plainest platform.
@@ -34,14 +30,6 @@ pub struct Plain<const HARDENED: bool> {
     pub says_reclaimable: Cell<PageCount>,
     /// Whether the last resort says that it helped.
     pub says_killed: Cell<bool>,
-    /// The thread that the test plays.
-    pub thread: Cell<ParkedThread>,
-    /// Threads that were unparked, in order.
-    pub unparked: RefCell<Vec<ParkedThread>>,
-    /// Whether a thread that parks is told to give up.
-    pub cancels: Cell<bool>,
-    /// Refused unlocks so far.
-    pub lock_misuses: Cell<u64>,
 }
 
 impl<const HARDENED: bool> Plain<HARDENED> {
@@ -50,7 +38,7 @@ impl<const HARDENED: bool> Plain<HARDENED> {
         self.single.run_on(cpu);
     }
 
-    /// Sets the time. A park lasts until its deadline, or for a nanosecond.
+    /// Sets the time.
     pub fn set_now_ns(&self, now_ns: u64) {
         self.single.set_now_ns(now_ns);
     }
@@ -71,6 +59,7 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
     type Rules = crate::rule_set::ByModel;
+    type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 
     fn storage(&self) -> &SingleStorage {
@@ -100,28 +89,6 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
     }
 
     fn misuse(&self, _error: &FreeError) {
-        count(&self.misuses);
-    }
-
-    fn this_thread(&self, _word: &AtomicU32) -> ParkedThread {
-        self.thread.get()
-    }
-
-    fn park(&self, _word: &AtomicU32, deadline_ns: Option<u64>) -> Parked {
-        let later = self.now_ns() + 1;
-        self.single.set_now_ns(deadline_ns.map_or(later, |deadline| deadline.max(later)));
-        if self.cancels.get() { Parked::Cancelled } else { Parked::Awake }
-    }
-
-    fn unpark(&self, thread: ParkedThread) {
-        self.unparked.borrow_mut().push(thread);
-    }
-
-    fn lock_misuse(&self, _error: &PageLockError) {
-        count(&self.lock_misuses);
-    }
-
-    fn misuse_of_object(&self, _error: &ObjectError) {
         count(&self.misuses);
     }
 }

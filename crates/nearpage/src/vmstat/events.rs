@@ -5,8 +5,8 @@ use core::fmt::{self, Write};
 use super::ZoneStats;
 use crate::alloc::{Fallbacks, HotplugCounts, PageAllocator, Reason, ScanCounts, StallCounts};
 use crate::host::Platform;
-use crate::page_wait::WaitCounts;
 use crate::units::{NodeIndex, ZoneKind};
+use crate::waiters::WaitCounts;
 
 impl ZoneStats {
     /// The NUMA events with the kernel's names, in its order (`mm/vmstat.c: vmstat_text`, 6.12).

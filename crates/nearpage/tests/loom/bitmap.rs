@@ -5,7 +5,7 @@ use loom::thread;
 use nearpage::internals::{Bitmap, Cell64};
 
 use crate::cells::{Honest64, InNoOneOrder, Mutant64, Overwrites};
-use crate::{assert_found, explore};
+use crate::explore::{assert_found, explore};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 

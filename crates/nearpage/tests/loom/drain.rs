@@ -10,8 +10,8 @@ use loom::thread;
 use nearpage::internals::Cell32;
 use std::sync::atomic::Ordering;
 
-use crate::cells::Honest;
-use crate::{assert_found, explore};
+use crate::cell32::Honest;
+use crate::explore::{assert_found, explore};
 
 /// Preemptions in a run.
 const PREEMPTIONS: usize = 6;

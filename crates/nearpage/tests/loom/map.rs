@@ -10,7 +10,7 @@ use loom::thread;
 use nearpage::internals::{Cell64, Map, Put};
 
 use crate::cells::{Honest64, InNoOneOrder, Mutant64, Mutation64, Overwrites, Relaxed};
-use crate::{assert_found, explore};
+use crate::explore::{assert_found, explore};
 use std::sync::atomic::Ordering;
 
 /// Preemptions in a run.

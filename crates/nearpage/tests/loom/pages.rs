@@ -15,10 +15,10 @@ use nearpage::{
     PageCount, Pfn, PfnRange, Request, Topology,
 };
 
-use crate::slab::{
+use crate::explore::{assert_found, explore};
+use crate::host::{
     HonestLocks, Host, Leaked, LeakyLocks, Locks, MEMORY, page_allocator, page_allocator_of, run_on,
 };
-use crate::{assert_found, explore};
 
 /// Preemptions in a run.
 const PREEMPTIONS: usize = 4;

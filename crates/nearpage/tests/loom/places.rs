@@ -18,9 +18,9 @@ use nearpage::{
     PfnRange, RangeError, Request,
 };
 
+use crate::explore::{assert_found, explore};
+use crate::host::{HonestLocks, Host, LeakyLocks, Locks, run_on};
 use crate::pages::{Machine, ONE_MEMORY};
-use crate::slab::{HonestLocks, Host, LeakyLocks, Locks, run_on};
-use crate::{assert_found, explore};
 
 /// Preemptions in a run.
 const PREEMPTIONS: usize = 4;

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearpage::pagelock::WaitCounts;
+use nearpage::stats::WaitCounts;
 use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_linux::{Memory, MemoryBuilder};
 use serde::Serialize;

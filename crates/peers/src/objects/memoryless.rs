@@ -2,8 +2,8 @@
 //! nodes, real threads.
 
 use nearpage::NodeId;
-use nearpage::slab::{LocalNode, SlabConfig};
 use nearpage_linux::{HostMachine, HostNode};
+use nearpage_slab::{LocalNode, SlabConfig};
 
 use super::ObjectEffort;
 use super::nearpage::{Caches, slab};

@@ -3,9 +3,9 @@
 
 use std::ptr::NonNull;
 
-use nearpage::slab::{CacheOptions, LocalNode, SlabConfig};
 use nearpage::{Gfp, NodeId};
 use nearpage_linux::{HostMachine, HostNode, KmemCache};
+use nearpage_slab::{CacheOptions, LocalNode, SlabConfig};
 
 use super::nearpage::slab;
 use crate::nearpage::builder;

@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use nearpage::Gfp;
-use nearpage::slab::{CacheOptions, SlabConfig};
 use nearpage_linux::{KmemCache, Memory, MemoryBuilder, SizeClasses, SlabAllocator};
+use nearpage_slab::{CacheOptions, SlabConfig};
 
 use super::peers::{Build, Entry};
 use super::source::ObjectSource;

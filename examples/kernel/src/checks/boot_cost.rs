@@ -1,9 +1,9 @@
 //! What a boot costs: instructions and metadata of a frame, with what is deferred.
 
-use nearpage::slab::SlabConfig;
 use nearpage::{Config, NodeIndex, PageCount, metadata_size};
 use nearpage_kernel::boot::Deferred;
 use nearpage_kernel::{KernelPlatform, Pages};
+use nearpage_slab::SlabConfig;
 
 use crate::mine::Mine;
 use crate::{arch, log};

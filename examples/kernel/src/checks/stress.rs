@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nearpage::testing::random::Random;
 use nearpage::{Gfp, Order, Pfn, Request};
 use nearpage_kernel::{Pages, TicketLock, page_address};
+use nearpage_pagelock::PageLocks as _;
 
 use crate::mine::Mine;
 use crate::options::Options;

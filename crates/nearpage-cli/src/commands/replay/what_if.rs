@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use nearpage::Model;
 use nearpage::rules::CacheRule;
-use nearpage::slab::SlabRules;
 use nearpage_bundle::predict::ModelChoice;
 use nearpage_machine::{Budget, MachineDescription};
 use nearpage_replay::{CpuRule, Replay, Tunable, Wish};
+use nearpage_slab::SlabRules;
 
 use super::ReplayFailure;
 use crate::commands::CommandError;
