@@ -132,13 +132,25 @@ class Fidelity:
 
     @property
     def percent(self) -> float | None:
-        """100 less the mean of the errors over all zones; ``None`` if nothing is recorded to compare with."""
+        """The mean of :attr:`scores` that count; ``None`` if nothing is recorded to compare with."""
     @property
     def percent_known_state(self) -> float | None:
         """The same over refills and drains once nothing depends on what pagesets held at the start."""
     @property
+    def meaning(self) -> str:
+        """What :attr:`percent` means, in a sentence."""
+    @property
+    def worst(self) -> tuple[str, float] | None:
+        """The quantity and the score of the worst row."""
+    @property
+    def scores(self) -> Table:
+        """quantity, of, moved, wrong, percent (``None`` if the row does not count)."""
+    @property
+    def starts(self) -> tuple[int, float] | None:
+        """How many starts were drawn for the ranges, and their level in percent; ``None`` if the kernel's own state is the start."""
+    @property
     def rows(self) -> Table:
-        """quantity, where, at, predicted, recorded, error_percent, bound_least, bound_most."""
+        """quantity, where, at, predicted, recorded, error_percent, range_least, range_most (of the starts), is_scored."""
     def __float__(self) -> float: ...
     def _repr_html_(self) -> str: ...
 
@@ -228,7 +240,7 @@ class Bundle:
     ) -> Report:
         """Replays the trace under the recorded kernel's rules and compares; then once more as wished, if something is to be
         different: ``model``, ``settings`` (:func:`nearpage.settings`), ``machine``, or ``cpus`` of a machine with the recorded
-        nodes. ``repeat`` copies of the trace run at once there. ``starts`` more starts widen the bounds."""
+        nodes. ``repeat`` copies of the trace run at once there. ``starts`` more starts than three are drawn for the ranges."""
     def explain(self, subject: str, *, progress: _Progress = None) -> list[str]:
         """The life of a page (``0x14a04``) or the decisions around a time of the trace (``5310.881638``, seconds)."""
     def sweep(

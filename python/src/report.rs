@@ -26,6 +26,14 @@ pub(crate) struct Fidelity {
     #[pyo3(get)]
     percent_known_state: Option<f64>,
     #[pyo3(get)]
+    meaning: &'static str,
+    #[pyo3(get)]
+    worst: Option<(&'static str, f64)>,
+    #[pyo3(get)]
+    scores: Py<Table>,
+    #[pyo3(get)]
+    starts: Option<(u64, f64)>,
+    #[pyo3(get)]
     rows: Py<Table>,
 }
 
@@ -37,14 +45,21 @@ impl Fidelity {
 
     fn __repr__(&self) -> String {
         match self.percent {
-            Some(percent) => format!("Fidelity({percent:.2} %)"),
+            Some(percent) => {
+                let worst = self
+                    .worst
+                    .map_or(String::new(), |(of, percent)| format!(", worst {of} {percent:.2} %"));
+                format!("Fidelity({percent:.2} %{worst})")
+            }
             None => "Fidelity(nothing is recorded to compare with)".into(),
         }
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
         let rows: String = self.rows.bind(py).call_method0("_repr_html_")?.extract()?;
-        Ok(format!("<p><b>{}</b></p>{rows}", escaped(&self.__repr__())))
+        let scores: String = self.scores.bind(py).call_method0("_repr_html_")?.extract()?;
+        let [what, meaning] = [&*self.__repr__(), self.meaning].map(escaped);
+        Ok(format!("<p><b>{what}</b>: {meaning}</p>{scores}{rows}"))
     }
 }
 
@@ -56,8 +71,9 @@ fn rows_table<'r>(rows: impl Iterator<Item = &'r Row> + Clone) -> PyResult<Table
         .count("predicted", rows.clone().map(|row| row.predicted))
         .count("recorded", rows.clone().map(|row| row.recorded))
         .real("error_percent", rows.clone().map(|row| row.error_percent))
-        .count("bound_least", rows.clone().map(|row| row.start_bound.map(|of| of[0])))
-        .count("bound_most", rows.map(|row| row.start_bound.map(|of| of[1])))
+        .count("range_least", rows.clone().map(|row| row.drawn_range.map(|of| of[0])))
+        .count("range_most", rows.clone().map(|row| row.drawn_range.map(|of| of[1])))
+        .switch("is_scored", rows.map(|row| Some(row.is_scored)))
         .table()
 }
 
@@ -112,8 +128,22 @@ impl Report {
     fn fidelity(&self, py: Python<'_>) -> PyResult<Fidelity> {
         let of = &self.report.fidelity;
         let rows = Py::new(py, rows_table(of.rows.iter())?)?;
-        let (percent, percent_known_state) = (of.percent, of.percent_known_state);
-        Ok(Fidelity { percent, percent_known_state, rows })
+        let scores = Columns::default()
+            .text("quantity", of.scores.iter().map(|score| Some(score.quantity)))
+            .text("of", of.scores.iter().map(|score| Some(score.of)))
+            .count("moved", of.scores.iter().map(|score| Some(score.moved)))
+            .count("wrong", of.scores.iter().map(|score| Some(score.wrong)))
+            .real("percent", of.scores.iter().map(|score| score.percent))
+            .table()?;
+        Ok(Fidelity {
+            percent: of.percent,
+            percent_known_state: of.percent_known_state,
+            meaning: of.meaning,
+            worst: of.worst.map(|worst| (worst.quantity, worst.percent)),
+            scores: Py::new(py, scores)?,
+            starts: of.starts.map(|starts| (starts.drawn, starts.level_percent)),
+            rows,
+        })
     }
 
     #[getter]

@@ -30,11 +30,14 @@ def report(bundle: nearpage.Bundle) -> nearpage.Report:
 
 def test_a_replay_compares_and_asks_what_if(report: nearpage.Report) -> None:
     assert report.kernel.startswith("6.12.") and report.model == "linux-6.12"
-    assert 98.9 < float(report.fidelity) < 99.1
+    assert report.fidelity.percent is not None and report.fidelity.worst is not None and report.fidelity.starts == (3, 50.0)
+    scores = {row["quantity"]: row["percent"] for row in report.fidelity.scores.to_dicts()}
+    assert float(report.fidelity) == pytest.approx(sum(scores.values()) / len(scores))
+    assert report.fidelity.worst == min(scores.items(), key=lambda of: of[1])
     rows = {(row["quantity"], row["where"]): row for row in report.fidelity.rows.to_dicts()}
     refills = rows["refills", "all"]
     assert (refills["predicted"], refills["recorded"]) == (724, 728)
-    assert refills["bound_least"] <= 724 <= refills["bound_most"]
+    assert refills["range_least"] <= 724 <= refills["range_most"] and refills["is_scored"] and not rows["numa_hit", "all"]["is_scored"]
     assert report.totals is not None
     totals = {row["quantity"]: row for row in report.totals.to_dicts()}
     # As the README prints it.

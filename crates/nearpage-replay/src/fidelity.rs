@@ -1,15 +1,27 @@
 //! The fidelity of a replay: what was predicted beside what the kernel logged, row by row, and one score.
+//!
+//! A row of the score sets what is predicted wrongly against what could have been wrong: what the kernel moved. Runs of refills and
+//! drains, their pages and their lengths are compared zone by zone; pagesets and free lists, list by list, against how far the
+//! kernel's own are from where they started. So memory that nobody touches weighs nothing, and a model under which nothing moves
+//! scores 0. What follows from the trace itself is shown and does not count: who allocates, how much, and of which zone.
 
+use nearpage::{Migratetype, Order};
 use serde::Serialize;
 
 use crate::flow::Flow;
+use crate::layout::Blocks;
 use crate::outcome::{Outcome, PagesetAt};
 use crate::session::{Replayed, ZoneChoice};
 use crate::start::Start;
-use crate::truth::{Truth, find};
+use crate::state_end::StateEnd;
+use crate::truth::Truth;
 
-/// A row counts for the score if this much of its quantity was recorded or predicted: less is noise.
-pub(crate) const SCORED_FROM: u64 = 500;
+/// From so much on a row counts for the score: of less, one run or page is more than a tenth.
+const SCORED_FROM: u64 = 10;
+
+/// What [`Fidelity::percent`] means.
+const MEANING: &str = "of what the kernel moved, how much the model moves alike, the mean of the rows that count: all is 100 %, and \
+     a model under which nothing moves has 0 %";
 
 /// One quantity at one place: what was predicted, and what the kernel logged.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -29,8 +41,11 @@ pub struct Row {
     pub recorded: Option<u64>,
     /// |predicted − recorded| / recorded in percent; `None` without one of them, and if nothing was recorded.
     pub error_percent: Option<f64>,
-    /// The least and the most that any of the starts comes to; `None` if the kernel's own state is the start.
-    pub start_bound: Option<[u64; 2]>,
+    /// The least and the most that the likely start and the drawn ones come to: [`Fidelity::starts`] has their number. `None` if the
+    /// kernel's own state is the start. It is no bound.
+    pub drawn_range: Option<[u64; 2]>,
+    /// Whether a row of [`Fidelity::scores`] counts what it is about; otherwise it is shown beside.
+    pub is_scored: bool,
 }
 
 impl Row {
@@ -42,25 +57,74 @@ impl Row {
         predicted: Option<&[u64]>,
         recorded: Option<u64>,
     ) -> Row {
-        let bound = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
+        let range = |values: &[u64]| Some([*values.iter().min()?, *values.iter().max()?]);
         // One start alone is no range.
-        let start_bound = predicted.filter(|values| values.len() > 1).and_then(bound);
+        let drawn_range = predicted.filter(|values| values.len() > 1).and_then(range);
         let predicted = predicted.and_then(|values| values.first().copied());
         let error = |predicted: u64, recorded: u64| {
             (recorded > 0).then(|| predicted.abs_diff(recorded) as f64 / recorded as f64 * 100.0)
         };
         let error_percent = predicted.zip(recorded).and_then(|(of, than)| error(of, than));
-        Row { quantity, place, moment, predicted, recorded, error_percent, start_bound }
+        let is_scored = SCORED.contains(&quantity);
+        Row { quantity, place, moment, predicted, recorded, error_percent, drawn_range, is_scored }
     }
+}
 
-    /// The error that counts for the score, in percent: of what was recorded, or of [`SCORED_FROM`] where less was
-    /// recorded. So a large prediction of what did not happen counts as wholly wrong, and the error of a quantity does
-    /// not jump where its record passes the limit.
-    fn scored_error(&self) -> Option<f64> {
-        let (predicted, recorded) = self.predicted.zip(self.recorded)?;
-        let is_scored = self.place == "all" && predicted.max(recorded) >= SCORED_FROM;
-        let error = predicted.abs_diff(recorded) as f64 / recorded.max(SCORED_FROM) as f64 * 100.0;
-        is_scored.then_some(error.min(100.0))
+/// Quantities whose rows the score counts. The others follow from the trace, or are of memory that exists: `numa_hit` and its
+/// kin and pages of fallback zones are the trace's own allocations, nearly all free pages never moved, and limits are no pages.
+const SCORED: [&str; 5] = ["refills", "refill_pages", "drains", "drain_pages", "pcp_count"];
+
+/// A row of the score: what was predicted wrongly, against what could have been.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Score {
+    /// Its name.
+    pub quantity: &'static str,
+    /// What it sums up, in words.
+    pub of: &'static str,
+    /// What the kernel moved: runs, or pages.
+    pub moved: u64,
+    /// The sum of all differences, none of which makes up for another.
+    pub wrong: u64,
+    /// 100 less what is wrong in percent of what moved, at least 0; `None` if both are below 10: the row does not count.
+    pub percent: Option<f64>,
+}
+
+impl Score {
+    fn new(quantity: &'static str, of: &'static str, moved: u64, wrong: u64) -> Score {
+        let error = wrong as f64 / moved.max(SCORED_FROM) as f64;
+        let is_counted = moved.max(wrong) >= SCORED_FROM;
+        let percent = is_counted.then(|| 100.0 * (1.0 - error.min(1.0)));
+        Score { quantity, of, moved, wrong, percent }
+    }
+}
+
+/// The row of the score that is worst.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Worst {
+    /// Its name.
+    pub quantity: &'static str,
+    /// Its score.
+    pub percent: f64,
+}
+
+/// Starts that were drawn among those which the recording leaves open.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Starts {
+    /// How many.
+    pub drawn: u64,
+    /// How likely another start, drawn in the same way, comes to a figure within the range of these, at least: (n - 1) / (n + 1). It says
+    /// nothing of what the rules get wrong.
+    pub level_percent: f64,
+}
+
+impl Starts {
+    /// So many; `None` of none.
+    pub(crate) fn new(drawn: u64) -> Option<Starts> {
+        let level_percent = 100.0 * drawn.saturating_sub(1) as f64 / (drawn + 1) as f64;
+        (drawn > 0).then_some(Starts { drawn, level_percent })
     }
 }
 
@@ -68,13 +132,19 @@ impl Row {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Fidelity {
-    /// The score: 100 less the mean of the errors of the quantities, over all zones, of which at least 500 were recorded
-    /// or predicted. An error is |predicted − recorded| in percent of what was recorded, or of 500 where less was
-    /// recorded, and at most 100. `None` without such a quantity.
+    /// The score: the mean of the [`scores`](Self::scores) that count. `None` if none does.
     pub percent: Option<f64>,
-    /// The same over refills and drains of pagesets whose state no longer depends on the start.
+    /// What that means, in a sentence.
+    pub meaning: &'static str,
+    /// The least of the scores that count.
+    pub worst: Option<Worst>,
+    /// The score over runs of refills and drains and their pages, of pagesets whose state no longer depends on the start.
     pub percent_known_state: Option<f64>,
-    /// The rows.
+    /// The rows of the score.
+    pub scores: Vec<Score>,
+    /// Of which starts [`Row::drawn_range`] is the range; `None` if the kernel's own state is the start.
+    pub starts: Option<Starts>,
+    /// What was predicted and recorded, in full.
     pub rows: Vec<Row>,
 }
 
@@ -118,8 +188,18 @@ pub(crate) fn compare(
     let extfrag: Vec<u64> = replayed.outcomes.iter().map(|outcome| outcome.extfrag).collect();
     table.add("extfrag", "all".into(), None, Some(&extfrag), log.then_some(recorded.extfrag));
     let rows = table.rows;
-    let percent_known_state = score(&known_rows(replayed));
-    Fidelity { percent: score(&rows), percent_known_state, rows }
+    let scores = scores_of(start, &replayed.outcomes[0], replayed, truth);
+    let known = flow_scores(&replayed.outcomes[0].known_flows, &recorded.known_flows);
+    let known = mean(&known).filter(|_| has_flows);
+    Fidelity {
+        percent: mean(&scores),
+        meaning: MEANING,
+        worst: worst(&scores),
+        percent_known_state: known,
+        scores,
+        starts: Starts::new(replayed.outcomes.len() as u64 - 1),
+        rows,
+    }
 }
 
 type Part = (&'static str, fn(&Flow) -> u64);
@@ -130,25 +210,105 @@ const PARTS: [Part; 4] = [
     ("drain_pages", |flow| flow.drain_pages),
 ];
 
-/// Refills and drains of pagesets whose state is known by then, over all zones.
-fn known_rows(replayed: &Replayed) -> Vec<Row> {
-    let sum = |flows: &[Flow]| flows.iter().fold(Flow::default(), |sum, flow| sum.plus(*flow));
-    let (Some(outcome), recorded) = (replayed.outcomes.first(), &replayed.recorded) else {
-        return Vec::new();
-    };
-    let (predicted, kernel) = (sum(&outcome.known_flows), sum(&recorded.known_flows));
-    let row = |(quantity, part): Part| {
-        let recorded = recorded.has_flow_events.then(|| part(&kernel));
-        Row::new(quantity, "all".into(), None, Some(&[part(&predicted)]), recorded)
-    };
-    PARTS.map(row).to_vec()
+/// Runs and their pages, zone by zone: what the kernel moved, and what is wrong of it.
+fn flow_scores(predicted: &[Flow], recorded: &[Flow]) -> [Score; 4] {
+    PARTS.map(|(quantity, part)| {
+        let moved = recorded.iter().map(part).sum();
+        let pairs = predicted.iter().zip(recorded);
+        let wrong = pairs.map(|(own, kernel)| part(own).abs_diff(part(kernel))).sum();
+        let of =
+            if quantity.ends_with("pages") { "pages of those runs" } else { "runs of each zone" };
+        Score::new(quantity, of, moved, wrong)
+    })
 }
 
-/// The mean of the scored rows' errors, taken off 100.
-fn score(rows: &[Row]) -> Option<f64> {
-    let errors: Vec<f64> = rows.iter().filter_map(Row::scored_error).collect();
-    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    (!errors.is_empty()).then_some(100.0 - mean)
+/// The rows of the score of an outcome, as far as the recording tells.
+fn scores_of(start: &Start, outcome: &Outcome, replayed: &Replayed, truth: &Truth) -> Vec<Score> {
+    let (recorded, end) = (&replayed.recorded, replayed.end.as_ref());
+    let mut scores = Vec::new();
+    if recorded.has_flow_events {
+        scores.extend(flow_scores(&outcome.flows, &recorded.flows));
+        let (own, kernel) = (&outcome.lengths, recorded.lengths());
+        let of = "pages of those runs, the longest beside the longest";
+        scores.push(Score::new("holds", of, kernel.pages(), own.differing_pages(kernel)));
+    }
+    scores.extend(pageset_score(start, outcome, end, truth));
+    scores.extend(free_list_score(start, outcome, end, truth));
+    scores
+}
+
+/// Each CPU's pageset at each sample and at the end; list by list at the end, if the kernel's lists are known.
+fn pageset_score(
+    start: &Start,
+    outcome: &Outcome,
+    end: Option<&StateEnd>,
+    truth: &Truth,
+) -> Option<Score> {
+    let (mut moved, mut wrong, mut is_told) = (0, 0, end.is_some());
+    for snapshot in &outcome.snapshots {
+        if end.is_some() && snapshot.sample.is_none() {
+            continue;
+        }
+        for own in &snapshot.pagesets {
+            let count = truth.pageset(start, snapshot.sample, own).and_then(|record| record.count);
+            let Some(recorded) = count else { continue };
+            let before = start.zones[own.zone].pageset(own.cpu).map_or(0, |at| at.count.0);
+            moved += recorded.abs_diff(before);
+            wrong += recorded.abs_diff(own.count);
+            is_told = true;
+        }
+    }
+    let of = match end {
+        Some(_) => "pages of each pageset at each sample, and of each of its lists at the end",
+        None => "pages of each pageset at each sample and at the end",
+    };
+    if let Some(lists) = end.map(|end| &end.pagesets) {
+        moved += lists.moved_pages;
+        wrong += lists.differing_pages;
+    }
+    is_told.then(|| Score::new("pagesets", of, moved, wrong))
+}
+
+/// Each free list at the end.
+fn free_list_score(
+    start: &Start,
+    outcome: &Outcome,
+    end: Option<&StateEnd>,
+    truth: &Truth,
+) -> Option<Score> {
+    let of = "pages of each free list at the end, by zone, type and order";
+    if let Some(lists) = end.map(|end| &end.free_lists) {
+        return Some(Score::new("free_lists", of, lists.moved_pages, lists.differing_pages));
+    }
+    let (mut moved, mut wrong) = (0, 0);
+    let predicted = start.zones.iter().zip(&outcome.free_lists);
+    for ((zone, own), kernel) in predicted.zip(truth.free_lists_after.as_ref()?) {
+        moved += differing_pages(kernel, &zone.free);
+        wrong += differing_pages(kernel, own);
+    }
+    Some(Score::new("free_lists", of, moved, wrong))
+}
+
+/// Pages by which free lists differ.
+fn differing_pages(one: &Blocks, other: &Blocks) -> u64 {
+    let lists = Migratetype::ALL
+        .into_iter()
+        .flat_map(|of| (0..Order::COUNT).map(move |order| (of.index(), order)));
+    lists.map(|(of, order)| one[of][order].abs_diff(other[of][order]) << order).sum()
+}
+
+/// The worst of the rows that count.
+fn worst(scores: &[Score]) -> Option<Worst> {
+    let counted = scores
+        .iter()
+        .filter_map(|&Score { quantity, percent, .. }| Some(Worst { quantity, percent: percent? }));
+    counted.min_by(|a, b| a.percent.total_cmp(&b.percent))
+}
+
+/// The mean of the rows that count.
+fn mean(scores: &[Score]) -> Option<f64> {
+    let counted: Vec<f64> = scores.iter().filter_map(|score| score.percent).collect();
+    (!counted.is_empty()).then(|| counted.iter().sum::<f64>() / counted.len() as f64)
 }
 
 type OfZone<'a> = &'a dyn Fn(&Outcome, usize) -> u64;
@@ -231,23 +391,16 @@ impl Table<'_> {
         let mut total = (vec![0; self.outcomes.len()], Some(0));
         let Some(first) = self.outcomes.first() else { return };
         for (at, snapshot) in first.snapshots.iter().enumerate() {
-            let zones = match snapshot.sample {
-                Some(number) => {
-                    truth.samples.iter().find(|sample| sample.number == number).map(|s| &*s.zones)
-                }
-                None => truth.after.as_deref(),
-            };
             let moment =
                 snapshot.sample.map_or("end".to_owned(), |number| format!("sample {number}"));
-            for (index, &PagesetAt { cpu, zone, .. }) in snapshot.pagesets.iter().enumerate() {
+            for (index, pageset) in snapshot.pagesets.iter().enumerate() {
+                let &PagesetAt { cpu, zone, .. } = pageset;
                 let of = |part: fn(&PagesetAt) -> u64| -> Vec<u64> {
                     let values = |outcome: &Outcome| part(&outcome.snapshots[at].pagesets[index]);
                     self.outcomes.iter().map(values).collect()
                 };
                 let (counts, highs) = (of(|pageset| pageset.count), of(|pageset| pageset.high));
-                let record = zones
-                    .and_then(|zones| find(zones, &self.start.zones[zone]))
-                    .and_then(|zone| zone.pagesets.iter().find(|pageset| pageset.cpu == cpu));
+                let record = truth.pageset(self.start, snapshot.sample, pageset);
                 let count = record.and_then(|record| record.count);
                 let high = record.and_then(|record| record.high);
                 if snapshot.sample.is_none() {
@@ -268,30 +421,114 @@ impl Table<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use nearpage::Model;
+    use nearpage_machine::work::Unwatched;
 
-    fn row(predicted: u64, recorded: u64) -> Row {
-        Row::new("drains", "all".into(), None, Some(&[predicted]), Some(recorded))
+    use super::*;
+    use crate::bundle::Bundle;
+    use crate::flow::Lengths;
+    use crate::pilot::survey;
+    use crate::session::replay_likely;
+    use crate::watch::Watch;
+
+    /// A replay that can be told to have come to something else.
+    struct Told {
+        start: Start,
+        truth: Truth,
+        replayed: Replayed,
     }
 
+    impl Told {
+        fn new() -> Told {
+            let bundle = Bundle::shipped();
+            let before = bundle.recording().capture(Some("before")).unwrap();
+            let start = Start::read(bundle.name(), before, 4096, Model::LINUX_6_12).unwrap();
+            let watch = Watch::new(&Unwatched, bundle.pass_bytes(), 9);
+            let survey = survey(&bundle, &start, &watch).unwrap();
+            let truth = Truth::read(&bundle, &start, bundle.samples(&watch).unwrap(), true);
+            let replayed = replay_likely(&bundle, &start, &survey, &watch).unwrap();
+            Told { start, truth: truth.unwrap(), replayed }
+        }
+
+        /// The rows of the score of what it came to, but for a change.
+        fn with(&self, change: impl FnOnce(&mut Outcome)) -> Vec<Score> {
+            let mut outcome = self.replayed.outcomes[0].clone();
+            change(&mut outcome);
+            let Told { start, truth, replayed } = self;
+            scores_of(start, &outcome, replayed, truth)
+        }
+
+        /// With so many pages in each pageset.
+        fn fill(&self, outcome: &mut Outcome, count: impl Fn(Option<u32>, &PagesetAt) -> u64) {
+            for snapshot in &mut outcome.snapshots {
+                for pageset in &mut snapshot.pagesets {
+                    pageset.count = count(snapshot.sample, pageset);
+                }
+            }
+        }
+    }
+
+    /// The two ends of the scale.
     #[test]
-    fn predictions_of_what_did_not_happen_lower_the_score() {
-        let of = |rows: &[(u64, u64)]| {
-            score(
-                &rows
-                    .iter()
-                    .map(|&(predicted, recorded)| row(predicted, recorded))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        assert_eq!(of(&[(1000, 1000)]), Some(100.0));
-        assert_eq!(of(&[(1000, 1000), (100_000, 0)]), Some(50.0));
-        assert_eq!(of(&[(1000, 1000), (499, 0)]), Some(100.0), "noise");
-        assert_eq!(of(&[(499, 0)]), None);
-        // On both sides of the limit, about the same.
-        assert_eq!((of(&[(550, 500)]), of(&[(549, 499)])), (Some(90.0), Some(90.0)));
-        assert_eq!(of(&[(0, 500)]), Some(0.0));
-        assert_eq!(row(100_000, 0).error_percent, None);
-        assert_eq!(row(499, 998).error_percent, Some(50.0));
+    fn all_is_100_and_nothing_is_0() {
+        let told = Told::new();
+        let nothing = told.with(|outcome| {
+            outcome.flows.fill(Flow::default());
+            outcome.lengths = Lengths::default();
+            outcome.free_lists = told.start.zones.iter().map(|zone| zone.free).collect();
+            let before =
+                |of: &PagesetAt| told.start.zones[of.zone].pageset(of.cpu).unwrap().count.0;
+            told.fill(outcome, |_, of| before(of));
+        });
+        assert!(nothing.iter().all(|score| score.percent == Some(0.0)), "{nothing:?}");
+        assert_eq!(mean(&nothing), Some(0.0));
+        let all = told.with(|outcome| {
+            outcome.flows = told.replayed.recorded.flows.clone();
+            outcome.lengths = told.replayed.recorded.lengths().clone();
+            outcome.free_lists = told.truth.free_lists_after.clone().unwrap();
+            told.fill(outcome, |sample, of| {
+                let record = told.truth.pageset(&told.start, sample, of);
+                record.and_then(|record| record.count).unwrap_or(0)
+            });
+        });
+        assert!(all.len() == 7 && all.iter().all(|score| score.wrong == 0), "{all:?}");
+        assert_eq!(mean(&all), Some(100.0));
+    }
+
+    /// What moves the wrong way, and twice as much, is no better than nothing.
+    #[test]
+    fn wrong_moves_make_up_for_nothing() {
+        let score = |moved, wrong| Score::new("drains", "", moved, wrong).percent;
+        assert_eq!(score(1000, 0), Some(100.0));
+        assert_eq!(score(1000, 10), Some(99.0));
+        assert_eq!(
+            (score(1000, 1000), score(1000, 9000), score(0, 10)),
+            (Some(0.0), Some(0.0), Some(0.0))
+        );
+        assert_eq!((score(9, 9), score(0, 0)), (None, None), "too few");
+        let told = Told::new();
+        // Pages that one zone has too many and another too few.
+        let drained = told.with(|outcome| {
+            outcome.flows = told.replayed.recorded.flows.clone();
+            outcome.flows[0].drain_pages += 5000;
+            outcome.flows[1].drain_pages -= 5000;
+        });
+        let drained = drained.iter().find(|score| score.quantity == "drain_pages").unwrap();
+        assert_eq!(drained.wrong, 10_000);
+    }
+
+    /// What is given with the trace, or is of memory that exists, cannot raise a score.
+    #[test]
+    fn what_is_right_by_construction_counts_nothing() {
+        let told = Told::new();
+        let whole = told.with(|_| ());
+        let changed = told.with(|outcome| {
+            outcome.numa.fill([1 << 40; 3]);
+            outcome.free_pages.fill(0);
+            outcome.fallback_pages.fill(1 << 40);
+            outcome.extfrag = 1 << 40;
+        });
+        assert_eq!(changed, whole);
+        assert!(SCORED.iter().all(|name| !name.starts_with("numa") && *name != "free_pages"));
     }
 }

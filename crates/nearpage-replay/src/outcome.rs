@@ -1,8 +1,9 @@
 //! What a run of the core came to.
 
-use nearpage::CpuId;
+use nearpage::{CpuId, Migratetype, Order};
 
-use crate::flow::Flow;
+use crate::flow::{Flow, Lengths};
+use crate::layout::Blocks;
 use crate::run::{Run, RunCounts};
 use crate::start::StartZone;
 use crate::totals::Totals;
@@ -60,6 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) flows: Vec<Flow>,
     /// The same, of pagesets whose state is known by then.
     pub(crate) known_flows: Vec<Flow>,
+    /// How long the runs of refills and drains are.
+    pub(crate) lengths: Lengths,
     /// Pages from a zone that the request did not prefer, by zone.
     pub(crate) fallback_pages: Vec<u64>,
     /// Blocks that came from another type.
@@ -68,6 +71,8 @@ pub(crate) struct Outcome {
     pub(crate) snapshots: Vec<Snapshot>,
     /// Free pages at the end, by zone.
     pub(crate) free_pages: Vec<u64>,
+    /// Free lists at the end, by zone.
+    pub(crate) free_lists: Vec<Blocks>,
     /// `numa_hit`, `numa_miss` and `numa_foreign`, by zone.
     pub(crate) numa: Vec<[u64; 3]>,
     /// Allocations in bulk whose frames are not told, by zone.
@@ -89,7 +94,13 @@ impl Outcome {
             let stats = run.core.zone_stats(zone);
             [stats.numa_hit, stats.numa_miss, stats.numa_foreign]
         });
+        let blocks = zones.iter().map(|zone| {
+            let blocks = |of, order| zone.free_blocks(Order(order as u8), of).into();
+            Migratetype::ALL.map(|of| std::array::from_fn(|order| blocks(of, order)))
+        });
         Outcome {
+            lengths: run.lengths().clone(),
+            free_lists: blocks.collect(),
             flows: run.flows().to_vec(),
             known_flows: run.known_flows().to_vec(),
             extfrag: run.extfrag(),

@@ -3,7 +3,7 @@
 use nearpage_trace::Event;
 
 use crate::events::Actor;
-use crate::flow::{Bursts, Flow};
+use crate::flow::{Bursts, Flow, Lengths};
 
 /// What a trace tells of the kernel.
 #[derive(Debug)]
@@ -104,6 +104,11 @@ impl Recorded {
     pub(crate) fn finish(&mut self) {
         self.bursts.close_all(&mut self.flows);
         self.known_bursts.close_all(&mut self.known_flows);
+    }
+
+    /// Runs of refills and drains, by the pages that they moved.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.bursts.lengths
     }
 
     /// Refills and drains of all zones.

@@ -35,8 +35,8 @@ use crate::yardstick::{Question, Yardstick, measure};
 pub struct Options {
     /// Where the zone of an allocation comes from.
     pub zones: ZoneChoice,
-    /// How many more starts are replayed, drawn among those that the trace leaves open. They widen
-    /// [`Row::start_bound`](crate::Row::start_bound).
+    /// How many starts more than three are drawn among those that the trace leaves open. They widen
+    /// [`Row::drawn_range`](crate::Row::drawn_range), and raise its level.
     pub starts: u32,
     /// What is to be explained.
     pub explain: Option<Subject>,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use nearpage::TopologyBuf;
 use serde::Serialize;
 
-use crate::fidelity::{Fidelity, SCORED_FROM};
+use crate::fidelity::Fidelity;
 use crate::kernel_state::Gap;
 use crate::objects::Objects;
 use crate::recorded::Recorded;
@@ -352,8 +352,9 @@ pub(crate) fn recorded_totals(start: &Start, recorded: &Recorded, fidelity: &Fid
 /// Whether so many pages came from elsewhere than predicted that a policy is likely.
 pub(crate) fn placement_disagrees(fidelity: &Fidelity) -> bool {
     const ENOUGH: f64 = 5.0;
+    const PAGES: u64 = 500;
     fidelity.over_all("fallback_pages").is_some_and(|row| {
-        row.recorded.is_some_and(|pages| pages >= SCORED_FROM)
+        row.recorded.is_some_and(|pages| pages >= PAGES)
             && row.error_percent.is_some_and(|error| error > ENOUGH)
     })
 }

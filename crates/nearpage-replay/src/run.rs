@@ -17,7 +17,7 @@ use crate::blocks::CoreBlock;
 use crate::bound::Asked;
 use crate::drawn::Draw;
 use crate::events::Actor;
-use crate::flow::Flow;
+use crate::flow::{Flow, Lengths};
 use crate::machine::{
     Core, CoreZone, Held, add_cold, fill_known, fill_pageset, set_doubled, set_expire, take_cold,
 };
@@ -538,6 +538,11 @@ impl<'m> Run<'m> {
     /// The same, of pagesets whose state was known by then.
     pub(crate) fn known_flows(&self) -> &[Flow] {
         &self.moves.known_flows
+    }
+
+    /// How long the runs of refills and drains are.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        self.moves.lengths()
     }
 
     /// Allocations in bulk whose frames are not told, by zone.

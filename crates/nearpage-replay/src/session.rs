@@ -39,7 +39,7 @@ pub(crate) struct Replayed {
     pub(crate) counts: TraceCounts,
     /// What the kernel logged.
     pub(crate) recorded: Recorded,
-    /// The runs, in the order of [`Guess::ALL`], then those of drawn starts.
+    /// The run from the likely start, then those of drawn ones.
     pub(crate) outcomes: Vec<Outcome>,
     /// What was to be explained, line by line.
     pub(crate) explained: Vec<String>,
@@ -48,14 +48,17 @@ pub(crate) struct Replayed {
 }
 
 /// Runs that go side by side: each has the memory of a core.
-const SIDE_BY_SIDE: usize = Guess::ALL.len();
+const SIDE_BY_SIDE: usize = 4;
 
-/// Passes over the trace that so many starts take.
+/// Starts that are drawn in any case: they go beside the likely one.
+const DRAWN: u32 = SIDE_BY_SIDE as u32 - 1;
+
+/// Passes over the trace that so many more starts take.
 pub(crate) fn passes(starts: u32) -> u64 {
     u64::from(starts).div_ceil(SIDE_BY_SIDE as u64)
 }
 
-/// Replays a bundle from `start` and from so many drawn starts, and explains what the first run does with `subject`.
+/// Replays a bundle from `start` and from drawn starts, `more` than three, and explains what the first run does with `subject`.
 ///
 /// # Errors
 ///
@@ -65,19 +68,20 @@ pub(crate) fn replay(
     start: &Start,
     survey: &Survey,
     choice: ZoneChoice,
-    starts: u32,
+    more: u32,
     subject: Option<Subject>,
     watch: &Watch<'_>,
 ) -> Result<Replayed, ReplayError> {
-    // With the kernel's own state nothing is left open.
-    let (guesses, starts) = match start.state {
-        Some(_) => (&Guess::ALL[..1], 0),
-        None => (&Guess::ALL[..], starts),
+    let drawn = match start.state {
+        // Nothing is left open.
+        Some(_) => 0,
+        None => DRAWN.saturating_add(more),
     };
-    let mut replayed = side_by_side(bundle, start, survey, choice, guesses, subject, watch)?;
-    let drawn: Vec<Guess> =
-        (1..=starts).map(|number| Guess::Drawn(Draw::new(number.into()))).collect();
-    for guesses in drawn.chunks(SIDE_BY_SIDE) {
+    let drawn = (1..=drawn).map(|number| Guess::Drawn(Draw::new(number.into())));
+    let guesses: Vec<Guess> = [Guess::Likely].into_iter().chain(drawn).collect();
+    let (first, more) = guesses.split_at(guesses.len().min(SIDE_BY_SIDE));
+    let mut replayed = side_by_side(bundle, start, survey, choice, first, subject, watch)?;
+    for guesses in more.chunks(SIDE_BY_SIDE) {
         let more = side_by_side(bundle, start, survey, choice, guesses, None, watch)?;
         replayed.outcomes.extend(more.outcomes);
     }
@@ -175,8 +179,9 @@ impl Session<'_, '_> {
     /// Takes an event up, and explains it if that is asked for.
     fn hear(&mut self, event: &TraceEvent<'_>) {
         self.hear_alone(event);
-        if let Some(state) = self.after.as_mut().and_then(|after| after.note(event)) {
-            self.end = Some(StateEnd::of(&self.runs[0].0.core, &self.start.zones, &state));
+        let after = self.after.as_mut().and_then(|after| after.note(event));
+        if let (Some(before), Some(after)) = (&self.start.state, after) {
+            self.end = Some(StateEnd::of(&self.runs[0].0.core, &self.start.zones, before, &after));
         }
     }
 

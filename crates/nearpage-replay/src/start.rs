@@ -7,7 +7,7 @@ mod memory;
 mod scaled;
 mod zone;
 
-pub(crate) use free_lists::free_pages;
+pub(crate) use free_lists::{free_lists, free_pages};
 pub(crate) use known::known_state;
 pub(crate) use zone::{StartPageset, StartZone};
 

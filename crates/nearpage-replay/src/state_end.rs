@@ -44,6 +44,8 @@ pub struct ListsCompared {
     pub predicted_pages: u64,
     /// Pages by which each list is longer or shorter, summed up.
     pub differing_pages: u64,
+    /// Pages by which each of the kernel's is longer or shorter than it was at the start, summed up.
+    pub moved_pages: u64,
     /// Pages of the kernel's that are in the same list of the core's.
     pub pages_in_place: u64,
     /// Lists that differ, at most 100, those that differ most first.
@@ -83,11 +85,18 @@ pub struct FigureRow {
 }
 
 impl ListsCompared {
-    fn add(&mut self, place: impl FnOnce() -> String, order: Order, kernel: &[u64], core: &[u64]) {
+    fn add(
+        &mut self,
+        place: impl FnOnce() -> String,
+        order: Order,
+        [before, kernel]: [&[u64]; 2],
+        core: &[u64],
+    ) {
+        let pages = |blocks: usize| (blocks as u64) << order.0;
+        self.moved_pages += pages(kernel.len().abs_diff(before.len()));
         if kernel.is_empty() && core.is_empty() {
             return;
         }
-        let pages = |blocks: usize| (blocks as u64) << order.0;
         self.lists += 1;
         self.recorded_pages += pages(kernel.len());
         self.predicted_pages += pages(core.len());
@@ -117,8 +126,13 @@ impl ListsCompared {
 }
 
 impl StateEnd {
-    /// Compares a core with the kernel.
-    pub(crate) fn of(core: &Core<'_>, zones: &[StartZone], kernel: &KernelState) -> StateEnd {
+    /// Compares a core with the kernel, whose state was `before` at the start.
+    pub(crate) fn of(
+        core: &Core<'_>,
+        zones: &[StartZone],
+        before: &KernelState,
+        kernel: &KernelState,
+    ) -> StateEnd {
         let mut end = StateEnd {
             gap: kernel.gap.clone(),
             pagesets: ListsCompared::default(),
@@ -135,7 +149,8 @@ impl StateEnd {
                         ControlFlow::Continue(())
                     });
                     let place = || format!("{} order {} {}", zone.name(), order.0, of.name());
-                    end.free_lists.add(place, order, &kernel.free(index, of, order), &own);
+                    let free = |state: &KernelState| state.free(index, of, order);
+                    end.free_lists.add(place, order, [&free(before), &free(kernel)], &own);
                 }
             }
             for pageset in &known.pagesets {
@@ -148,8 +163,8 @@ impl StateEnd {
                     own.for_each_block(list, |pfn| blocks.push(pfn.0));
                     let (order, of) = (list_order(list), type_of_list(list));
                     let place = || format!("{place} order {} {}", order.0, of.name());
-                    let recorded = kernel.cached(index, pageset.cpu, list);
-                    end.pagesets.add(place, order, &recorded, &blocks);
+                    let cached = |state: &KernelState| state.cached(index, pageset.cpu, list);
+                    end.pagesets.add(place, order, [&cached(before), &cached(kernel)], &blocks);
                 }
                 let (tuning, fields) = (own.tuning(), &pageset.fields);
                 let tunes = core.model().pcp.tunes_high;

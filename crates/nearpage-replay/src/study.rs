@@ -9,7 +9,7 @@ use crate::alone::{LoneFacts, LoneTrace};
 use crate::bundle::Bundle;
 use crate::drawn::Draw;
 use crate::error::ReplayError;
-use crate::fidelity;
+use crate::fidelity::{self, Starts, Worst};
 use crate::guess::Guess;
 use crate::pilot::{PASSES, survey};
 use crate::report::{NO_WAITS, OPEN_LOOP, recorded_totals};
@@ -63,8 +63,12 @@ pub struct StudyAnswer {
     pub then: Vec<Then>,
     /// The score of the model on the recorded machine, the error of `recorded` beside it.
     pub fidelity_percent: Option<f64>,
+    /// The row of that score which is worst.
+    pub fidelity_worst: Option<Worst>,
     /// Starts that were drawn.
     pub starts: u32,
+    /// How likely another drawn start comes to a ratio within [`Ratio::range`], at least; `None` if none was drawn.
+    pub level_percent: Option<f64>,
     /// What the model leaves out for this question, a sentence each.
     pub leaves_out: Vec<String>,
     /// The name of the costs that make up the model time.
@@ -207,7 +211,9 @@ pub(crate) fn study(
         now_is,
         then,
         fidelity_percent: compared.percent,
+        fidelity_worst: compared.worst,
         starts,
+        level_percent: Starts::new(starts.into()).map(|of| of.level_percent),
         leaves_out: bundle.lost().into_iter().chain(leaves_out(asked)).collect(),
         costs: Costs::BENCH.name,
         timeline,
@@ -269,7 +275,9 @@ fn study_alone(
         now_is: format!("{} on {}", now.model.name, machine.source),
         then,
         fidelity_percent: None,
+        fidelity_worst: None,
         starts: 0,
+        level_percent: None,
         leaves_out: unknown(trace, asked.wish.repeat, &now, machine)
             .into_iter()
             .chain(leaves_out(asked))

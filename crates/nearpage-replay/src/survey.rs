@@ -9,7 +9,7 @@ use crate::bundle::Bundle;
 use crate::error::ReplayError;
 use crate::findings::Findings;
 use crate::first_seen::FirstSeen;
-use crate::guess::{Clues, Demand};
+use crate::guess::Clues;
 use crate::identity::Evidence;
 use crate::kernel_state::Moment;
 use crate::source::Source;
@@ -38,8 +38,8 @@ pub(crate) struct Survey {
     pub(crate) unticked_ns: u64,
     /// The types that were asked for, by pageblock of the recorded machine.
     types: HashMap<u64, [u32; 3]>,
-    /// By CPU and zone, what was taken of each list beyond what came back: now, and at most.
-    demands: HashMap<(CpuId, usize), [ListUse; LISTS]>,
+    /// By CPU and zone, blocks that went through each list, in either direction.
+    uses: HashMap<(CpuId, usize), [u64; LISTS]>,
     /// Blocks that lists gave for the first time.
     first_seen: FirstSeen,
     /// What a pilot run found.
@@ -62,17 +62,6 @@ pub(crate) struct Survey {
 /// milliseconds apart at most, and when it rests it sleeps for a tenth of a second unless it is woken
 /// (`mm/vmscan.c: kswapd_try_to_sleep`, 6.12).
 const REST_NS: u64 = 30_000_000;
-
-/// What went through a list of a pageset.
-#[derive(Clone, Copy, Debug, Default)]
-struct ListUse {
-    /// Blocks, in either direction.
-    blocks: u64,
-    /// Pages taken beyond those given back.
-    taken: i64,
-    /// The most that this was.
-    taken_most: i64,
-}
 
 /// Bytes of a page descriptor on 64-bit machines.
 const DESCRIPTOR_BYTES: u64 = 64;
@@ -152,7 +141,7 @@ impl Survey {
                 if window.admits(&event.event) && !was_open {
                     survey.has_window = true;
                     (survey.begin_ns, survey.end_ns) = (event.time_ns, event.time_ns);
-                    survey.demands.clear();
+                    survey.uses.clear();
                     survey.first_seen.clear();
                     survey.actors.clear();
                     survey.evidence.begin_window();
@@ -283,11 +272,7 @@ impl Survey {
             _ => self.first_seen.note_free(event.cpu, pfn, order.pages().0),
         }
         let Some(list) = list else { return };
-        let lists = self.demands.entry((event.cpu, zone)).or_default();
-        let list = &mut lists[list];
-        list.blocks += 1;
-        list.taken += sign << order.0;
-        list.taken_most = list.taken_most.max(list.taken);
+        self.uses.entry((event.cpu, zone)).or_default()[list] += 1;
     }
 
     /// What is allocated in bulk is for the kernel itself: thread stacks, buffers.
@@ -297,12 +282,6 @@ impl Survey {
         let list = list.expect("pagesets keep single pages");
         let most = start.zones[zone].pageset(cpu).map_or(0, |of| of.count.0);
         self.first_seen.note_alloc((cpu, zone, list), pfn, most);
-    }
-
-    /// What a CPU took of each list of its pageset for a zone, at most.
-    pub(crate) fn demand(&self, cpu: CpuId, zone: usize) -> Demand {
-        let lists = self.demands.get(&(cpu, zone));
-        lists.map_or([0; LISTS], |lists| lists.map(|list| list.taken_most as u64))
     }
 
     /// Whether a request asked for the node that its block is of: it had to be of that node, or its task has a policy.
@@ -319,14 +298,14 @@ impl Survey {
     pub(crate) fn clues(&self, pageset: &StartPageset, zone: usize) -> Clues {
         let StartPageset { cpu, count, .. } = *pageset;
         let content = self.findings.contents.get(&(cpu, zone)).copied().unwrap_or_default();
-        Clues { count, demand: self.demand(cpu, zone), content, of: (cpu, zone) }
+        Clues { count, content, of: (cpu, zone) }
     }
 
     /// The lists of a pageset through which at least a sixteenth of its blocks go, one bit each.
     pub(crate) fn busy_lists(&self, cpu: CpuId, zone: usize) -> u16 {
-        let Some(lists) = self.demands.get(&(cpu, zone)) else { return 0 };
-        let all: u64 = lists.iter().map(|list| list.blocks).sum();
-        let busy = lists.iter().enumerate().filter(|(_, list)| list.blocks * 16 >= all.max(1));
+        let Some(lists) = self.uses.get(&(cpu, zone)) else { return 0 };
+        let all: u64 = lists.iter().sum();
+        let busy = lists.iter().enumerate().filter(|(_, blocks)| **blocks * 16 >= all.max(1));
         busy.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 

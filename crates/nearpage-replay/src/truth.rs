@@ -1,12 +1,14 @@
 //! What the captures and the samples say of the kernel.
 
-use nearpage_machine::sysfs::zoneinfo::ZoneRecord;
+use nearpage_machine::sysfs::zoneinfo::{PagesetRecord, ZoneRecord};
 use serde::Serialize;
 
 use crate::bundle::Bundle;
 use crate::error::ReplayError;
+use crate::layout::Blocks;
+use crate::outcome::PagesetAt;
 use crate::samples::Sample;
-use crate::start::{Start, StartZone, free_pages};
+use crate::start::{Start, StartZone, free_lists, free_pages};
 
 /// The zones before and after, and at each sample.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct Truth {
     pub(crate) after: Option<Vec<ZoneRecord>>,
     /// Free pages by the lists of `after`, in the order of the start's zones.
     pub(crate) free_after: Option<Vec<u64>>,
+    /// The lists themselves, if `after` tells their types.
+    pub(crate) free_lists_after: Option<Vec<Blocks>>,
     /// The samples.
     pub(crate) samples: Vec<Sample>,
 }
@@ -50,9 +54,10 @@ impl Truth {
         let before = recording.capture(Some("before"))?.machine()?.zones;
         let after = recording.capture(Some("after")).ok().filter(|_| has_end);
         let zones = start.zones.iter().map(|zone| (zone.node, zone.kind));
+        let free_lists_after = after.and_then(|after| free_lists(after, zones.clone()));
         let free_after = after.map(|after| free_pages(after, zones)).transpose()?.flatten();
         let after = after.map(|after| after.machine()).transpose()?.map(|machine| machine.zones);
-        Ok(Truth { before, after, free_after, samples })
+        Ok(Truth { before, after, free_after, free_lists_after, samples })
     }
 
     /// Allocations between `before` and `after`, as the kernel counted them.
@@ -65,6 +70,21 @@ impl Truth {
                 .sum()
         };
         Some(count(self.after.as_ref()?)?.saturating_sub(count(&self.before)?))
+    }
+
+    /// A pageset at a sample, or at the end.
+    pub(crate) fn pageset(
+        &self,
+        start: &Start,
+        sample: Option<u32>,
+        of: &PagesetAt,
+    ) -> Option<&PagesetRecord> {
+        let zones = match sample {
+            Some(number) => &*self.samples.iter().find(|sample| sample.number == number)?.zones,
+            None => self.after.as_deref()?,
+        };
+        let zone = find(zones, &start.zones[of.zone])?;
+        zone.pagesets.iter().find(|pageset| pageset.cpu == of.cpu)
     }
 
     /// By how much `numa_hit`, `numa_miss` and `numa_foreign` of a zone changed.

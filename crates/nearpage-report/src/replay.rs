@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use super::MachineView;
 use super::charts::{self, Bars, Lines, Pair};
 use super::page::{Cell, Origin, figure, page, table};
-use nearpage_replay::{Fidelity, Row};
+use nearpage_replay::{Fidelity, Row, Starts};
 
 /// What the page shows.
 #[derive(Debug)]
@@ -69,7 +69,9 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
         h2 { "Predicted, and recorded" }
         (quantities(&replay.fidelity.rows))
         h3 { "By zone" }
-        (rows(replay.fidelity.rows.iter().filter(|row| is_summary(row))))
+        (rows(replay.fidelity.rows.iter().filter(|row| is_summary(row) && row.is_scored)))
+        p { (NOT_COUNTED) ":" }
+        (rows(replay.fidelity.rows.iter().filter(|row| is_summary(row) && !row.is_scored)))
         @if !replay.lines.is_empty() {
             h2 { "Over the samples" }
             div.plots { @for lines in &replay.lines { (charts::lines(lines)) } }
@@ -85,14 +87,36 @@ pub fn page_of(replay: &ReplayPage<'_>, origin: &Origin) -> String {
     page(&format!("Replay of {}", replay.name), origin, body)
 }
 
+/// Over rows that are shown and no part of the score.
+pub const NOT_COUNTED: &str =
+    "not counted, for it follows from the trace, or is of memory that never moved";
+
+/// What the range of a row means.
+pub fn range_means(starts: &Starts) -> String {
+    let Starts { drawn, level_percent, .. } = starts;
+    format!(
+        "a range is of {drawn} starts, drawn among those that the recording leaves open: one more lies within with at least \
+         {level_percent:.0} %, whatever the rules get wrong"
+    )
+}
+
 fn score(fidelity: &Fidelity) -> Markup {
     let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
+    let counted = |of: Option<f64>| of.map_or("too few".into(), |of| format!("{of:.2} %"));
+    let cells = fidelity.scores.iter().map(|score| {
+        let [moved, wrong] = [score.moved, score.wrong].map(|of| Cell::number(of.to_string()));
+        let percent = Cell::number(counted(score.percent));
+        vec![Cell::from(score.quantity), moved, wrong, percent, Cell::from(score.of)]
+    });
     html! {
-        p.score { "Fidelity " (percent(fidelity.percent)) }
-        p {
-            "Once the start no longer matters: " (percent(fidelity.percent_known_state)) ". The score is 100 less the mean of \
-             min(error, 100) over the rows of all zones that have at least 500 recorded or predicted; the error is \
-             |predicted − recorded| / recorded, or / 500 where less was recorded."
+        p.score {
+            "Fidelity " (percent(fidelity.percent))
+            @if let Some(worst) = &fidelity.worst { ", the worst row: " (worst.quantity) " " (percent(Some(worst.percent))) }
+        }
+        p { "That is, " (fidelity.meaning) "." }
+        (table(&["score", "moved", "wrong", "percent", "of"], &cells.collect::<Vec<_>>()))
+        @if let Some(starts) = &fidelity.starts {
+            p { "Refills and drains once the start no longer matters: " (percent(fidelity.percent_known_state)) "; " (range_means(starts)) "." }
         }
     }
 }
@@ -139,7 +163,7 @@ fn quantities(rows: &[Row]) -> Markup {
 
 fn rows<'a>(rows: impl Iterator<Item = &'a Row>) -> Markup {
     let cells: Vec<Vec<Cell>> = rows.map(row_cells).collect();
-    table(&["quantity", "where", "predicted", "recorded", "error", "with other starts"], &cells)
+    table(&["quantity", "where", "predicted", "recorded", "error", "range of drawn starts"], &cells)
 }
 
 fn row_cells(row: &Row) -> Vec<Cell> {
@@ -149,7 +173,7 @@ fn row_cells(row: &Row) -> Vec<Cell> {
         Some(moment) => format!("{}, {moment}", row.place),
         None => row.place.clone(),
     };
-    let bound = row.start_bound.map_or("–".into(), |[low, high]| format!("{low} to {high}"));
+    let range = row.drawn_range.map_or("–".into(), |[low, high]| format!("{low} to {high}"));
     let error = row.error_percent.map_or("–".into(), |error| format!("{} %", figure(error)));
     vec![
         Cell::from(row.quantity),
@@ -157,7 +181,7 @@ fn row_cells(row: &Row) -> Vec<Cell> {
         number(row.predicted),
         number(row.recorded),
         Cell::number(error),
-        Cell::number(bound),
+        Cell::number(range),
     ]
 }
 

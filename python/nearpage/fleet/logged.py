@@ -32,11 +32,11 @@ def error_column(figure: str) -> str:
 
 
 def quantities_of(rows: list[dict[str, object]]) -> dict[str, list[object]]:
-    """Of a replay's rows of fidelity those over all zones: predicted, recorded, and the least and the most of all starts."""
+    """Of a replay's rows of fidelity those over all zones: predicted, recorded, and the least and the most of the starts."""
     found = {}
     for row in rows:
         if row["where"] == "all" and row.get("at") in (None, "end") and row["predicted"] is not None and row["recorded"] is not None:
-            bound = row.get("start_bound")
+            bound = row.get("drawn_range")
             found[str(row["quantity"])] = [row["predicted"], row["recorded"], *(bound if isinstance(bound, list) else (None, None))]
     return found
 

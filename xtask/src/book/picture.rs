@@ -19,22 +19,14 @@ pub fn draw(results: &Results) -> Result<String, String> {
     let mut out = String::from(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 960 230\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"960\" height=\"230\" fill=\"#fff\"/>\n",
     );
-    let scores = |file: &str, section: &str, names: [&str; 3], whose: &str| {
-        names
-            .iter()
-            .map(|row| {
-                let value = value(results, &format!("{file} / {section} / {row} / score"))?;
-                Ok(Bar {
-                    name: format!("{whose}, {row}"),
-                    value: Some(value),
-                    ours: whose == "known",
-                })
-            })
-            .collect::<Result<Vec<_>, String>>()
-    };
-    let rows = ["least", "median", "most"];
-    let mut bars = scores("fidelity", "All recordings", rows, "known")?;
-    bars.extend(scores("away", "Recordings", rows, "new")?);
+    let mut bars = Vec::new();
+    for (row, name) in [("score", "score"), ("the worst row", "worst row")] {
+        for column in ["least", "median", "most"] {
+            let value = value(results, &format!("fidelity / All recordings / {row} / {column}"))?;
+            let (name, ours) = (format!("{name}, {column}"), row == "score");
+            bars.push(Bar { name, value: Some(value), ours });
+        }
+    }
     panel(&mut out, 0, "Recordings replayed: score of 100", &bars, 1);
     let mut bars = Vec::new();
     for (file, machine) in [("pages-epyc", "EPYC"), ("pages-xeon", "Xeon")] {

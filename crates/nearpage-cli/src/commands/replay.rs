@@ -60,7 +60,8 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Replay from N more starts too, drawn among those that the recording leaves open: they widen the range of each figure
+    /// Draw N starts more than three among those that the recording leaves open: they widen the range of each figure, and raise its
+    /// level
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "explain")]
     starts: u32,
 
@@ -127,9 +128,9 @@ enum Placement {
 
 const AFTER_HELP: &str = "\
 Fidelity:
-  error   = |predicted - recorded| / recorded
-  percent = 100 - mean of min(error, 100) over the rows with where: all that have at least 500 recorded or
-            predicted; if fewer were recorded, their error is |predicted - recorded| / 500
+  of a row  100 % less what is predicted wrongly, in percent of what the kernel moved; a row counts from 10 on
+  percent   the mean of the rows that count: runs of refills and drains, their pages, their lengths (holds), pagesets,
+            free lists. A model under which nothing moves has 0 %
 
 Examples:
   nearpage replay
@@ -149,11 +150,13 @@ Examples:
 
 JSON (--json):
   schema                       1
-  fidelity.percent             the score, or null if nothing is recorded
+  fidelity.percent             the score, or null if nothing is recorded; meaning: a sentence; worst: quantity, percent
   fidelity.percent_known_state the same over refills and drains of pagesets once nothing is left in their busy lists of
                                what was there before the trace
-  fidelity.rows[]              quantity, where, predicted, recorded, error_percent, start_bound [lo, hi], the
-                               range over the starts, null if there is one alone; at: the moment, of quantities that have one
+  fidelity.scores[]            quantity, of (what it sums up), moved, wrong, percent, null if the row does not count
+  fidelity.starts              null with the kernel's own state, or drawn and level_percent of the ranges
+  fidelity.rows[]              quantity, where, predicted, recorded, error_percent, drawn_range [lo, hi] over the likely
+                               start and the drawn ones, or null, is_scored; at: the moment, of quantities that have one
   trace                        counts of events, lost events, frees logged twice, failed allocations, ...; the
                                window; unlogged_allocs by zone
   lacks_state                  null, or why the replay does not begin with the kernel's own state
@@ -162,7 +165,7 @@ JSON (--json):
                                free_pages; same_frames of allocs are the blocks that the kernel gave; untold_frees and
                                untold_takes have no event; has_upkeep; end: lists after the load, of pagesets and
                                free_lists: lists, same, recorded_pages, predicted_pages, differing_pages,
-                               pages_in_place, rows[] that differ (where, recorded, predicted, in_both); tuning[]
+                               moved_pages, pages_in_place, rows[] that differ (where, recorded, predicted, in_both); tuning[]
   what_if                      null, or the totals recorded, predicted and what_if, cpus and costs; changes: machine,
                                rules, settings[] (key, before, after, no_effect), sizes[], fallback[], cpus, repeat
   objects                      null, or how slab events went together, and a column of counts for each machine

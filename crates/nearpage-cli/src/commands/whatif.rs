@@ -120,8 +120,8 @@ JSON of a bundle or a trace (--json):
   then[]               model, changes (machine, rules, settings[], sizes[], fallback[], cpus, repeat), ratios (holds,
                        longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference,
                        idle_settings (that they do nothing under other rules, or null)
-  fidelity_percent     the score of the model on the recorded machine
-  starts               starts that were drawn
+  fidelity_percent     the score of the model on the recorded machine; fidelity_worst: its worst row
+  starts               starts that were drawn; level_percent: how likely one more comes to a ratio within its range
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,

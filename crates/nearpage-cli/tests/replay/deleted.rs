@@ -36,7 +36,7 @@ fn without_what_is_compared_the_prediction_is_the_same() {
     let whole = replayed(&bundle);
     delete_what_is_compared(&bundle);
     let part = replayed(&bundle);
-    for key in ["predicted", "start_bound"] {
+    for key in ["predicted", "drawn_range"] {
         assert_eq!(values(&whole, key), values(&part, key), "{key}");
     }
     let recorded = values(&part, "recorded");

@@ -11,6 +11,7 @@ mod musts;
 mod objects;
 mod rate;
 mod rules;
+mod score;
 mod state;
 mod whatif;
 

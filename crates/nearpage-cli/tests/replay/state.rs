@@ -37,7 +37,7 @@ fn the_core_begins_and_ends_with_the_kernels_lists() {
     assert_eq!((&state["has_upkeep"], number(&state["gap"]["misfits"])), (&Value::Bool(true), 0));
     // Nothing is left open.
     let rows = report["fidelity"]["rows"].as_array().unwrap();
-    assert!(rows.iter().all(|row| row["start_bound"].is_null()));
+    assert!(rows.iter().all(|row| row["drawn_range"].is_null()));
     for quantity in ["refill_pages", "drain_pages"] {
         let is_it = |row: &&Value| row["quantity"] == quantity && row["where"] == "all";
         let row = rows.iter().find(is_it).unwrap();

@@ -4,7 +4,7 @@ use nearpage::rules::pagesets::{LISTS, list_order};
 use nearpage::{CpuId, Order};
 
 use crate::events::Actor;
-use crate::flow::{Bursts, Flow};
+use crate::flow::{Bursts, Flow, Lengths};
 use crate::machine::{Core, CoreZone};
 use crate::old::OldLists;
 
@@ -96,6 +96,11 @@ impl Moves {
         }
         let refilled = list.filter(|_| refills > 0).map(|list| (list, refilled_pages));
         seen.old.note(&pagesets[zone], refilled);
+    }
+
+    /// Runs that ended, by the pages that they moved.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.bursts.lengths
     }
 
     /// Ends the run of lines that is under way on a CPU.

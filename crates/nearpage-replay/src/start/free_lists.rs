@@ -123,6 +123,18 @@ pub(crate) fn free_pages(
     Ok(wanted.map(pages).collect())
 }
 
+/// Free lists of some zones by a capture; `None` if it does not tell them all.
+pub(crate) fn free_lists(
+    capture: &Capture,
+    mut wanted: impl Iterator<Item = (NodeId, ZoneKind)>,
+) -> Option<Vec<Blocks>> {
+    let lists = FreeLists::read("", capture).ok()?;
+    wanted.try_fold(Vec::new(), |mut all, (node, kind)| {
+        all.push(lists.of("", node, kind).ok()?.0);
+        Some(all)
+    })
+}
+
 /// Makes the blocks of an order `total` in all, by changing the movable ones first.
 fn settle(blocks: &mut Blocks, order: usize, total: u64) {
     let sum: u64 = blocks.iter().map(|of| of[order]).sum();

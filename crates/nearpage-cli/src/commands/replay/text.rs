@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
-use nearpage_replay::{FigureRow, ListRow, Report, Row, RuleTotals, StateReport, WhatIf};
-use nearpage_report::replay::{change_lines, heading, objects_text, what_if_columns, what_if_rows};
+use nearpage_replay::{
+    Fidelity, FigureRow, ListRow, Report, Row, RuleTotals, Score, StateReport, WhatIf,
+};
+use nearpage_report::replay::{
+    NOT_COUNTED, change_lines, heading, objects_text, range_means, what_if_columns, what_if_rows,
+};
 
 /// The report as a screen or two.
 pub(super) fn render(report: &Report) -> String {
@@ -16,27 +20,12 @@ pub(super) fn render(report: &Report) -> String {
     if let Some(why) = &report.lacks_state {
         let _ = writeln!(out, "what pagesets held at the start is guessed: {why}");
     }
-    let _ = writeln!(
-        out,
-        "\n{:<16} {:<22} {:>10} {:>10} {:>9}  with other starts",
-        "quantity", "where", "predicted", "recorded", "error"
-    );
-    for row in report.fidelity.rows.iter().filter(|row| !row.place.starts_with("cpu")) {
-        if row.place == "all" || row.predicted.unwrap_or(0) + row.recorded.unwrap_or(0) > 0 {
-            fidelity_row(&mut out, row);
-        }
-    }
+    rows(&mut out, &report.fidelity);
     pagesets(&mut out, report);
     if let Some(state) = &report.state {
         kernel_state(&mut out, state);
     }
-    let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
-    let _ = writeln!(
-        out,
-        "\nfidelity: {} over all rows; {} over refills and drains after the unknown start has washed out",
-        percent(report.fidelity.percent),
-        percent(report.fidelity.percent_known_state)
-    );
+    score(&mut out, &report.fidelity);
     if let Some(answer) = &report.what_if {
         what_if(&mut out, answer);
     }
@@ -73,10 +62,54 @@ fn explanation(out: &mut String, subject: &str, lines: &[String], open_loop: &st
         writeln!(out, "\nframes are the recorded ones; the model's own lie elsewhere. {open_loop}");
 }
 
+/// What the score counts, and then what it does not.
+fn rows(out: &mut String, fidelity: &Fidelity) {
+    let range = match fidelity.starts {
+        Some(starts) => format!("range of {} drawn starts", starts.drawn),
+        None => "range".into(),
+    };
+    let _ = writeln!(
+        out,
+        "\n{:<16} {:<22} {:>10} {:>10} {:>9}  {range}",
+        "quantity", "where", "predicted", "recorded", "error"
+    );
+    let is_told = |row: &&Row| {
+        let is_empty = row.predicted.unwrap_or(0) + row.recorded.unwrap_or(0) == 0;
+        !row.place.starts_with("cpu") && (row.place == "all" || !is_empty)
+    };
+    let rows = || fidelity.rows.iter().filter(is_told);
+    rows().filter(|row| row.is_scored).for_each(|row| fidelity_row(out, row));
+    let _ = writeln!(out, "{NOT_COUNTED}:");
+    rows().filter(|row| !row.is_scored).for_each(|row| fidelity_row(out, row));
+}
+
+/// What is wrong of what could have been.
+fn score(out: &mut String, fidelity: &Fidelity) {
+    let percent = |percent: Option<f64>| percent.map_or("none".into(), |of| format!("{of:.2} %"));
+    if !fidelity.scores.is_empty() {
+        let _ =
+            writeln!(out, "\n{:<16} {:>10} {:>10} {:>9}  of", "score", "moved", "wrong", "percent");
+    }
+    for Score { quantity, of, moved, wrong, percent, .. } in &fidelity.scores {
+        let percent = percent.map_or("too few".into(), |percent| format!("{percent:.2} %"));
+        let _ = writeln!(out, "{quantity:<16} {moved:>10} {wrong:>10} {percent:>9}  {of}");
+    }
+    let worst = fidelity.worst.map_or(String::new(), |worst| {
+        format!("; the worst row: {} {:.2} %", worst.quantity, worst.percent)
+    });
+    let _ = writeln!(out, "\nfidelity: {}{worst}", percent(fidelity.percent));
+    let _ = writeln!(out, "that is, {}", fidelity.meaning);
+    if let Some(starts) = fidelity.starts {
+        let known = percent(fidelity.percent_known_state);
+        let _ = writeln!(out, "refills and drains after the unknown start has washed out: {known}");
+        let _ = writeln!(out, "{}", range_means(&starts));
+    }
+}
+
 fn fidelity_row(out: &mut String, row: &Row) {
     let number = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
     let error = row.error_percent.map_or("-".into(), |error| format!("{error:.2} %"));
-    let bound = row.start_bound.map_or("-".into(), |[lo, hi]| format!("{lo}..{hi}"));
+    let range = row.drawn_range.map_or("-".into(), |[lo, hi]| format!("{lo}..{hi}"));
     let _ = writeln!(
         out,
         "{:<16} {:<22} {:>10} {:>10} {:>9}  {}",
@@ -85,7 +118,7 @@ fn fidelity_row(out: &mut String, row: &Row) {
         number(row.predicted),
         number(row.recorded),
         error,
-        bound
+        range
     );
 }
 

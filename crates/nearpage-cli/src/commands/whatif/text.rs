@@ -252,7 +252,7 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         };
         said.push(format!("{rules}{copies}{}{refused}", sentence(&answer.now, then)));
         said.extend(then.idle_settings.iter().map(|idle| format!("{idle}.")));
-        said.extend(range(then, answer.starts));
+        said.extend(range(then, answer));
     }
     let mut notes = vec![format!("now: {}{of_other}", answer.now_is)];
     if answer.on_recorded.is_some() {
@@ -261,10 +261,13 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     }
     let table = figures(answer, notes);
     let mut leaves_out = answer.leaves_out.clone();
-    if let Some(percent) = answer.fidelity_percent {
+    if let (Some(percent), Some(worst)) = (answer.fidelity_percent, answer.fidelity_worst) {
         leaves_out.insert(
             0,
-            format!("on the recorded machine the model scores {percent:.2} % (nearpage replay)"),
+            format!(
+                "on the recorded machine the model scores {percent:.2} %, in its worst row, {}, {:.2} % (nearpage replay)",
+                worst.quantity, worst.percent
+            ),
         );
     }
     vec![
@@ -373,7 +376,7 @@ fn short(ratio: f64) -> String {
     }
 }
 
-fn range(then: &Then, starts: u32) -> Option<String> {
+fn range(then: &Then, answer: &StudyAnswer) -> Option<String> {
     let text = |of: Ratio, what: &str| {
         let [least, most] = of.range?;
         Some(format!("{what} {} to {}", short(least), short(most)))
@@ -384,7 +387,9 @@ fn range(then: &Then, starts: u32) -> Option<String> {
         text(then.ratios.kept, "kept"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
-    (!all.is_empty()).then(|| format!("From {starts} drawn starts, times: {}.", all.join(", ")))
+    let (starts, level) = (answer.starts, answer.level_percent?);
+    let all = (!all.is_empty()).then(|| all.join(", "))?;
+    Some(format!("From {starts} drawn starts (level {level:.0} %), times: {all}."))
 }
 
 /// The table: recorded, now, and then with its ratio to now.
