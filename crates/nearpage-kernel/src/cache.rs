@@ -26,6 +26,7 @@ pub type Constructor<T> = fn(&mut MaybeUninit<T>) -> &mut T;
 /// # struct Mine;
 /// # // SAFETY: one thread plays the only CPU, and nothing interrupts it.
 /// # unsafe impl Kernel for Mine {
+/// #     type Rules = nearpage::rules::Places;
 /// #     fn this_cpu() -> CpuId { CpuId(0) }
 /// #     fn interrupts_off() -> Interrupts { Interrupts(0) }
 /// #     fn interrupts_restore(_: Interrupts) {}

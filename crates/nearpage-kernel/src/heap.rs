@@ -32,6 +32,7 @@ pub type Objects<K> = SlabAllocator<'static, 'static, KernelPlatform<K>>;
 /// # struct Mine;
 /// # // SAFETY: one thread plays the only CPU, and nothing interrupts it.
 /// # unsafe impl Kernel for Mine {
+/// #     type Rules = nearpage::rules::Places;
 /// #     fn this_cpu() -> CpuId { CpuId(0) }
 /// #     fn interrupts_off() -> Interrupts { Interrupts(0) }
 /// #     fn interrupts_restore(_: Interrupts) {}

@@ -38,6 +38,7 @@ fn as_holder(cpu: CpuId) -> u32 {
 /// # struct Mine;
 /// # // SAFETY: one thread plays the only CPU, and nothing interrupts it.
 /// # unsafe impl Kernel for Mine {
+/// #     type Rules = nearpage::rules::Places;
 /// #     fn this_cpu() -> CpuId { CpuId(0) }
 /// #     fn interrupts_off() -> Interrupts { Interrupts(0) }
 /// #     fn interrupts_restore(_: Interrupts) {}

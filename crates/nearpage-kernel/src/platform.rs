@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
 use nearpage::platform::{Platform, SerialStorage, Shortage, TryLock};
-use nearpage::{FreeError, PageCount, PageblockOwners};
+use nearpage::{FreeError, PageCount};
 use nearpage_pagelock::{PageLockError, PageLockPlatform, Parked, ParkedThread, WaitState};
 use nearpage_slab::{ObjectError, ObjectStorage, SlabPlatform};
 
@@ -69,10 +69,10 @@ impl<K, S> core::fmt::Debug for KernelPlatform<K, S> {
 impl<K: Kernel, S: ObjectStorage> Platform for KernelPlatform<K, S> {
     type Lock<T> = TicketLock<K, T>;
     type Storage = S;
+    type Rules = K::Rules;
     type Waiters = WaitState<Self>;
     const PAGE_SHIFT: Option<u32> = Some(K::PAGE_SHIFT);
     const HARDENED: bool = K::HARDENED;
-    const OWNERS: Option<PageblockOwners> = K::OWNERS;
 
     #[inline(always)]
     fn storage(&self) -> &S {

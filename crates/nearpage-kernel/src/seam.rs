@@ -3,8 +3,8 @@
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-use nearpage::platform::Shortage;
-use nearpage::{CpuId, FreeError, Gfp, PageCount, PageblockOwners, Pfn};
+use nearpage::platform::{RuleSet, Shortage};
+use nearpage::{CpuId, FreeError, Gfp, PageCount, Pfn};
 use nearpage_pagelock::{PageLockError, Parked, ParkedThread};
 use nearpage_slab::ObjectError;
 
@@ -28,6 +28,9 @@ pub struct Interrupts(pub usize);
 ///
 /// A kernel that breaks these hands one page out twice.
 pub unsafe trait Kernel: 'static {
+    /// The rules: nearpage's own ([`Places`](nearpage::rules::Places)) or [`Linux`](nearpage::rules::Linux)'s. Code for others is
+    /// not compiled, and an allocator refuses their models. [`ByModel`](nearpage::rules::ByModel) accepts every model.
+    type Rules: RuleSet;
     /// Log2 of the page size in bytes.
     const PAGE_SHIFT: u32 = 12;
     /// Whether each free is one atomic exchange, so that two frees of one page in the same instant cannot both pass, and whether
@@ -36,9 +39,6 @@ pub unsafe trait Kernel: 'static {
     /// The flags of the heap's requests. `GFP_ATOMIC` never waits, so that interrupt handlers may use the heap, and may go
     /// below the watermark that others leave alone.
     const HEAP_GFP: Gfp = Gfp::ATOMIC;
-    /// The owners of pageblocks. By default nobody owns one, as nearpage's own rules have it, and code for other rules is not
-    /// compiled: an allocator refuses a model with others. `None` accepts every model.
-    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::Quotas);
     /// Whether a waiter of a page lock may sleep ([`park`](Self::park)); otherwise it spins.
     const PARKS: bool = false;
 

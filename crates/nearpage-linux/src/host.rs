@@ -84,6 +84,7 @@ impl<S, const HARDENED: bool> fmt::Debug for Host<S, HARDENED> {
 impl<S: Storage, const HARDENED: bool> Platform for Host<S, HARDENED> {
     type Lock<T> = HostLock<T>;
     type Storage = S;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = WaitState<Self>;
     const HARDENED: bool = HARDENED;
     const PAGE_SHIFT: Option<u32> = Some(FRAME_SHIFT);

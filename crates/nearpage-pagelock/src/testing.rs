@@ -31,6 +31,7 @@ pub struct LockPlatform {
 impl Platform for LockPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = WaitState<Self>;
 
     fn storage(&self) -> &SingleStorage {

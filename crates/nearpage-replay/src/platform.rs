@@ -29,6 +29,7 @@ impl ReplayPlatform {
 impl Platform for ReplayPlatform {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 

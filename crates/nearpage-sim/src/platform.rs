@@ -123,6 +123,7 @@ impl<'w> SimPlatform<'w> {
 impl<'w> Platform for SimPlatform<'w> {
     type Lock<T> = SimLock<T>;
     type Storage = SimStorage<'w>;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = WaitState<Self>;
 
     #[inline]

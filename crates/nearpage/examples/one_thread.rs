@@ -46,6 +46,7 @@ struct OneThread {
 impl Platform for OneThread {
     type Lock<T> = FreeLock<T>;
     type Storage = SerialStorage<Single<Boot>>;
+    type Rules = nearpage::rules::Places;
     type Waiters = ();
 
     fn storage(&self) -> &Self::Storage {

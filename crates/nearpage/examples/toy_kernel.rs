@@ -144,6 +144,7 @@ impl Default for ToyKernel {
 impl Platform for ToyKernel {
     type Lock<T> = SpinLock<T>;
     type Storage = SerialStorage<ThisCpu>;
+    type Rules = nearpage::rules::Places;
     type Waiters = ();
     // 4 KiB.
     const PAGE_SHIFT: Option<u32> = Some(12);

@@ -5,191 +5,16 @@
 //! block before it. It takes time by the number of frames that were ever touched, and may run only
 //! while nobody else uses the allocator.
 
-use core::fmt;
-
 use crate::alloc::PageAllocator;
-use crate::buddy::BuddyError;
-use crate::frame::{FrameState, Migratetype, NO_FRAME, Place, Word, ZoneFrames};
+use crate::frame::{FrameState, Place, Word, ZoneFrames};
 use crate::host::Platform;
-use crate::pcp::pageset::Pageset;
-use crate::pcp::pieces::Pieces;
+use crate::pcp::pageset::PagesetRules;
 use crate::pcp::{CountedList, Storage, list_order};
-use crate::places::quota::Quota;
-use crate::places::zone_maps::{PAGES, ZoneMaps, isolated_in};
-use crate::units::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneKind};
-use crate::waiters::{AwaitedBit, Waiters as _, WaitersBit};
-use crate::zone::Zone;
+use crate::units::{MAX_ORDER, Order, PageCount, Pfn};
+use crate::waiters::{Waiters as _, WaitersBit};
+use crate::zone::{Zone, ZoneRules};
 
-/// What the walker counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Checked {
-    /// Pages on free lists.
-    pub free: PageCount,
-    /// Pages in pagesets.
-    pub cached: PageCount,
-    /// Pages in somebody's hands.
-    pub allocated: PageCount,
-}
-
-/// What the walker found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CheckError {
-    /// The buddy of a zone is not in order.
-    Buddy {
-        /// The zone's node.
-        node: NodeId,
-        /// The zone's kind.
-        kind: ZoneKind,
-        /// What is wrong.
-        error: BuddyError,
-    },
-    /// A pageset list does not hold what its count says.
-    ListCount {
-        /// The CPU.
-        cpu: CpuId,
-        /// The list.
-        list: usize,
-        /// The count.
-        counted: u32,
-        /// Blocks found.
-        found: u32,
-    },
-    /// A pageset does not hold what its count says.
-    PagesetCount {
-        /// The CPU.
-        cpu: CpuId,
-        /// The count.
-        counted: PageCount,
-        /// Pages found on its lists.
-        found: PageCount,
-    },
-    /// A pageblock that is whole, and has free pages of its own in its map.
-    WholeInPart {
-        /// Its first frame.
-        pfn: Pfn,
-    },
-    /// A pageblock is on the list of those that a CPU owns and that have pieces in the zone, and is not the CPU's, or the
-    /// list is broken.
-    OwnedBlock {
-        /// The CPU.
-        cpu: CpuId,
-        /// The pageblock.
-        pfn: Pfn,
-    },
-    /// A block stands in two places, or on a list although somebody holds it.
-    Twice {
-        /// The block.
-        pfn: Pfn,
-        /// What its word says.
-        word: Word,
-    },
-    /// A block lies within another.
-    Overlap {
-        /// The inner block.
-        pfn: Pfn,
-        /// What its word says.
-        word: Word,
-        /// The outer block.
-        within: Pfn,
-    },
-    /// A frame is online and in no place at all.
-    Lost {
-        /// The frame.
-        pfn: Pfn,
-        /// What its word says.
-        word: Word,
-    },
-    /// The pages found in a zone are not those that it was given.
-    Total {
-        /// The zone's node.
-        node: NodeId,
-        /// The zone's kind.
-        kind: ZoneKind,
-        /// Pages that the zone was given.
-        managed: PageCount,
-        /// What was found.
-        found: Checked,
-    },
-    /// A page that nobody holds is locked, or said to be waited for.
-    Locked {
-        /// The page.
-        pfn: Pfn,
-        /// What its word says.
-        word: Word,
-    },
-    /// Somebody waits for a page in the wrong bucket, or the page's word does not say so.
-    Waiter {
-        /// What is waited for.
-        key: AwaitedBit,
-    },
-    /// The published free pages of a zone are not those on its lists.
-    Published {
-        /// The zone's node.
-        node: NodeId,
-        /// The zone's kind.
-        kind: ZoneKind,
-        /// What is published.
-        published: PageCount,
-        /// What is there.
-        free: PageCount,
-    },
-}
-
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Buddy { node, kind, error } => {
-                write!(f, "node {node}, zone {}: {error}", kind.name())
-            }
-            Self::ListCount { cpu, list, counted, found } => {
-                write!(f, "CPU {cpu}, list {list}: {found} blocks, counted {counted}")
-            }
-            Self::PagesetCount { cpu, counted, found } => {
-                write!(f, "CPU {cpu}: {found} pages in a pageset, counted {counted}")
-            }
-            Self::WholeInPart { pfn } => {
-                write!(f, "the pageblock at frame {pfn} is whole, and free in part")
-            }
-            Self::OwnedBlock { cpu, pfn } => {
-                write!(f, "the pageblock at frame {pfn} is listed as CPU {cpu}'s, and is not")
-            }
-            Self::Twice { pfn, word } => {
-                write!(f, "frame {pfn}: in two places; its word is {word:?}")
-            }
-            Self::Overlap { pfn, word, within } => {
-                write!(f, "frame {pfn}, {word:?}: lies within the block at {within}")
-            }
-            Self::Lost { pfn, word } => write!(f, "frame {pfn}, {word:?}: online and nowhere"),
-            Self::Total { node, kind, managed, found } => {
-                write!(
-                    f,
-                    "node {node}, zone {}: {managed} pages managed, found {found:?}",
-                    kind.name()
-                )
-            }
-            Self::Locked { pfn, word } => {
-                write!(f, "frame {pfn}, {word:?}: locked or waited for, and in nobody's hands")
-            }
-            Self::Waiter { key } => write!(f, "a waiter that nobody would wake: {key:?}"),
-            Self::Published { node, kind, published, free } => write!(
-                f,
-                "node {node}, zone {}: {published} free pages published, {free} on the lists",
-                kind.name()
-            ),
-        }
-    }
-}
-
-impl core::error::Error for CheckError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Buddy { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
+pub use crate::check_error::{CheckError, Checked};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Walks everything. Only while nobody else uses the allocator: a page on its way is nowhere.
@@ -220,21 +45,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn check_zone(&self, zone: &Zone<'m, P>) -> Result<Checked, CheckError> {
         let (node, kind) = (self.topology().node(zone.node()).id, zone.kind());
         let frames = *zone.frames();
-        match zone.maps() {
-            Some(maps) => mark_maps(&frames, maps)?,
-            None => {
-                let mut guard = zone.lock_from_outside();
-                let buddy = guard.buddy();
-                buddy.check(frames).map_err(|error| CheckError::Buddy { node, kind, error })?;
-                for order in (0..=MAX_ORDER.0).map(Order) {
-                    for migratetype in Migratetype::ALL {
-                        for number in buddy.list(frames, order, migratetype) {
-                            mark(&frames, number, order, Place::Free)?;
-                        }
-                    }
-                }
-            }
-        }
+        P::Rules::mark_free(zone, node, |number, order| mark(&frames, number, order, Place::Free))?;
         self.mark_cached(zone)?;
         let mut found = self.sweep(zone)?;
         // Free pages for which a CPU has a quota are the CPU's.
@@ -272,9 +83,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 }
                 cached.0 += (found as u64) << list_order(index).0;
             }
-            if let Some(pieces) = pageset.pieces() {
-                cached.0 += mark_pieces(zone.frames(), pieces, *cpu)?;
-            }
+            let mark = |number, order| mark(zone.frames(), number, order, Place::Cached);
+            cached.0 += P::Rules::mark_beside(pageset, mark)?;
             let counted = pageset.listed();
             if counted != cached {
                 return Err(CheckError::PagesetCount { cpu: *cpu, counted, found: cached });
@@ -286,7 +96,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Pages of a zone that CPUs have quotas for.
     fn quotas_of(&self, zone: &Zone<'m, P>) -> PageCount {
         let pagesets = self.cpus().filter_map(|(.., of)| of.get(zone.index().0 as usize));
-        pagesets.filter_map(Pageset::quota).map(Quota::pages).sum()
+        pagesets.map(P::Rules::beside).sum()
     }
 
     /// Goes over the zone's frames from block to block and takes the marks away.
@@ -307,64 +117,6 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         Ok(found)
     }
-}
-
-/// Marks the pieces of a pageset; returns their pages. A piece says of its word whether its CPU owns the pageblock, and the
-/// pageblocks listed as having pieces in the zone are the CPU's.
-fn mark_pieces(frames: &ZoneFrames<'_>, pieces: &Pieces, cpu: CpuId) -> Result<u64, CheckError> {
-    let mut pages = 0;
-    for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
-        for of in Migratetype::ALL.into_iter().take(Migratetype::PCP_COUNT) {
-            let (mut found, mut result) = (0, Ok(()));
-            pieces.for_each(frames, order, of, &mut |number| {
-                found += 1;
-                let word = frames.frame(number).word();
-                let is_ours = frames.owned(number).owner() == Some(cpu);
-                let is_owned = word.state() == FrameState::Owned;
-                if result.is_ok() {
-                    result = match is_owned && !is_ours || word.order() != order {
-                        true => Err(CheckError::Twice { pfn: frames.pfn(number), word }),
-                        false => mark(frames, number, order, Place::Cached),
-                    };
-                }
-            });
-            result?;
-            let counted = pieces.count(order, of);
-            if counted != found {
-                let list = order.0 as usize * Migratetype::PCP_COUNT + of.index();
-                return Err(CheckError::ListCount { cpu, list, counted, found });
-            }
-            pages += (found as u64) << order.0;
-        }
-    }
-    let listed = Migratetype::ALL.into_iter().take(Migratetype::PCP_COUNT);
-    for of in listed {
-        let mut before = NO_FRAME;
-        for first in frames.pageblocks_from(pieces.first_fragment(of).unwrap_or(NO_FRAME)) {
-            let block = frames.owned(first);
-            let is_linked = frames.pageblock_before(first) == before && block.listed() == Some(of);
-            if !is_linked || block.owner() != Some(cpu) {
-                return Err(CheckError::OwnedBlock { cpu, pfn: frames.pfn(first) });
-            }
-            before = first;
-        }
-    }
-    Ok(pages)
-}
-
-/// Marks what is free in maps, and what is isolated and in nobody's hands.
-fn mark_maps(frames: &ZoneFrames<'_>, maps: &ZoneMaps<'_>) -> Result<(), CheckError> {
-    for at in maps.ours() {
-        if maps.is_whole(at) && frames.map(at * PAGES).count() > 0 {
-            return Err(CheckError::WholeInPart { pfn: frames.pfn(at * PAGES) });
-        }
-        let (free, captured) = (maps.free_in(frames, at), isolated_in(frames, at));
-        for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
-            let heads = free.heads(order).chain(captured.heads(order));
-            { heads }.try_for_each(|head| mark(frames, at * PAGES + head, order, Place::Free))?;
-        }
-    }
-    Ok(())
 }
 
 /// Counts the block that begins at `pfn`, and takes its mark away; returns its pages.

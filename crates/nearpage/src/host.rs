@@ -3,6 +3,7 @@
 //! A host implements [`Platform`] and [`crate::pcp::Storage`]; everything is static dispatch. The core
 //! calls the platform with no lock held, except [`Platform::touch`] and [`Platform::touch_page`].
 
+use crate::alloc::RuleSet;
 use crate::error::FreeError;
 use crate::gfp::Gfp;
 use crate::pcp::Storage;
@@ -86,21 +87,6 @@ pub enum NodeReclaimed {
     Enough,
 }
 
-/// Who owns pageblocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum PageblockOwners {
-    /// Nobody: a page that is freed goes to the pageset of the CPU that frees it.
-    Nobody,
-    /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
-    /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
-    /// [exact](Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
-    Cpus,
-    /// Nobody, and there is no buddy: free pages are bits in maps of their pageblocks, which every CPU sets and takes, and each
-    /// CPU has a quota of how many it may take.
-    Quotas,
-}
-
 /// A host of the core.
 ///
 /// No callback may call back into the allocator that it was called from, except to free pages or drain.
@@ -109,6 +95,9 @@ pub trait Platform: Sized {
     type Lock<T>: Lock<T>;
     /// The storage of per-CPU pagesets.
     type Storage: Storage;
+    /// The rules: [`Places`](crate::rules::Places), [`Linux`](crate::rules::Linux), or those of the model that an allocator is made with:
+    /// [`ByModel`](crate::rules::ByModel). Models of other rules are refused, and what is for them is not compiled.
+    type Rules: RuleSet;
     /// Who waits for locks of pages: `()` where nobody does, else what the crate `nearpage-pagelock` says.
     type Waiters: Waiters;
     /// Log2 of the page size in bytes, if this host knows it when it is compiled: then
@@ -122,9 +111,6 @@ pub trait Platform: Sized {
     /// pageblocks boost the watermarks: background reclaim ends a boost
     /// ([`lower_boost`](crate::zone::Zone::lower_boost)), nobody else does.
     const BACKGROUND_RECLAIM: bool = false;
-    /// Who owns pageblocks, if this host knows it when it is compiled: then only models with these owners are accepted, and what
-    /// is for others is not compiled into it.
-    const OWNERS: Option<PageblockOwners> = None;
     /// Whether [`compact`](Self::compact) can make larger blocks by moving pages.
     const COMPACTS: bool = false;
 

@@ -4,8 +4,6 @@ mod about;
 
 pub use about::UnknownModel;
 
-pub use crate::host::PageblockOwners;
-
 use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
 use crate::pcp::tuning::{PcpRules, Series2023};
 use crate::topology::ZoneInstances;
@@ -45,6 +43,21 @@ pub struct Model {
     pub text_layout: TextLayout,
     /// What differs where nearpage departs from Linux on purpose.
     pub departures: Departures,
+}
+
+/// Who owns pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PageblockOwners {
+    /// Nobody: a page that is freed goes to the pageset of the CPU that frees it.
+    Nobody,
+    /// CPUs: a CPU takes whole pageblocks from the zone and owns them. A page that is freed goes to the pageset of the
+    /// owner, whoever frees it, and pieces of owned pageblocks merge there. Only on storages that are
+    /// [exact](crate::platform::Storage::EXACT): others cannot reach the lists of another CPU, and have no owners.
+    Cpus,
+    /// Nobody, and there is no buddy: free pages are bits in maps of their pageblocks, which every CPU sets and takes, and each
+    /// CPU has a quota of how many it may take.
+    Quotas,
 }
 
 /// The kernel whose `/proc` texts are printed ([`crate::vmstat`]): their lines differ by release.

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`Platform::Lock`] | a mutual exclusion lock around a value | a spin lock, a mutex; [`SingleLock`] for one thread |
 //! | [`Platform::Storage`] | how a CPU's pagesets are kept, and how they are exclusive | [`SerialStorage`] over an [`Exclusion`], or a [`Storage`] of its own |
+//! | [`Platform::Rules`] | the rules; others are not compiled | [`Places`](crate::rules::Places), [`Linux`](crate::rules::Linux), [`ByModel`](crate::rules::ByModel) |
 //! | [`Platform::Waiters`] | who waits for locks of pages | `()`, or `WaitState` of `nearpage-pagelock` |
 //! | [`Platform::storage`] | the storage | |
 //! | [`Platform::now_ns`] | monotonic time | a clock; a counter in tests |
@@ -50,6 +51,7 @@
 //! `testing::storage::check_exclusion` looks whether a stopped CPU is left alone. Both run on the storage of the toy
 //! kernel in `tests/platform.rs`.
 
+pub use crate::alloc::RuleSet;
 pub use crate::frame::ZoneFrames;
 pub use crate::host::{Access, CompactEffort, Compacted, Lock, NodeReclaimed, Platform, Shortage};
 pub use crate::pcp::serial::{

@@ -3,6 +3,7 @@
 pub use crate::buddy::{FallbackModel, FallbackRules, HeldMovable};
 pub use crate::model::{Departures, TextLayout};
 pub use crate::pcp::tuning::PcpRules;
+pub use crate::rule_set::{ByModel, Linux, Places};
 pub use crate::waiters::{PageLockRules, WaitTables, WaitersBit};
 pub use crate::watermark::MovableMin;
 pub use crate::zonelist::cache::CacheRule;

@@ -123,6 +123,7 @@ impl SingleThreaded {
 impl Platform for SingleThreaded {
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = crate::rule_set::Places;
     type Waiters = ();
 
     fn storage(&self) -> &SingleStorage {

@@ -1,10 +1,10 @@
-//! A zone: a buddy under its lock, with the watermarks that decide who may take from it.
+//! A zone: what its rules keep free pages in, with the watermarks that decide who may take from it.
 //!
 //! ```text
 //! read by everybody, written rarely     headroom, flags, marks, reserves, where it lies
 //! read on slow paths, written under     free pages, largest order, counts of lock holds
 //!   the lock at each change
-//! under the lock                        the buddy
+//! under the lock, and beside it         what the rules have
 //! ```
 //!
 //! **Headroom.** The fast path must know whether a request would pass the watermark without reading
@@ -15,21 +15,31 @@
 mod counter;
 mod events;
 mod guard;
+mod lent;
 
 pub use events::{LockHolds, LockWork, ZoneCounts};
 pub(crate) use events::{WorkCounters, ZoneEvents};
 pub(crate) use guard::ZoneGuard;
+pub use lent::Lending;
+pub(crate) use lent::Lent;
 
 use counter::FreeCounter;
 
-use crate::buddy::{Buddy, FallbackRules};
+use core::ops::{ControlFlow, Range};
+
+use crate::buddy::{FallbackRules, Force, Insertion, Isolated};
+use crate::check_error::CheckError;
 use crate::frame::{Migratetype, ZoneFrames};
-use crate::host::{Lock, PageblockOwners, Platform};
+use crate::host::{Lock, Platform};
 use crate::limit::Ledger;
 use crate::pcp::tuning::ZoneView;
 use crate::places::zone_maps::ZoneMaps;
+use crate::rule_set::{ByModel, HasMaps, RuleParts, rules};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, OwnedCounter};
-use crate::units::{NodeIndex, ORDERS, Order, PageCount, Pfn, PfnRange, ZoneIndex, ZoneKind};
+use crate::units::{
+    NodeId, NodeIndex, ORDERS, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneIndex,
+    ZoneKind,
+};
 use crate::watermark::{
     AllocFlags, Marks, WatermarkCheck, raised_boost, watermark_fast, watermark_ok,
 };
@@ -72,13 +82,100 @@ pub struct Zone<'m, P: Platform> {
     published: Published,
     events: ZoneEvents,
     ledgers: Ledgers<'m>,
-    buddy: P::Lock<Buddy>,
-    /// Under nearpage's own rules all free pages are here, and none in the buddy.
-    maps: Option<ZoneMaps<'m>>,
+    guarded: P::Lock<GuardedOf<P>>,
+    stock: <P::Rules as RuleParts>::Stock<'m>,
 }
 
-/// Under rules with maps each zone has them.
-const HAS_MAPS: &str = "each zone has maps";
+/// What the lock of a zone guards.
+type GuardedOf<P> = <<P as Platform>::Rules as RuleParts>::Guarded;
+
+rules! {
+    /// What rules do to a zone.
+    trait ZoneRules: RuleParts;
+
+    /// One more than the largest orders of free blocks: of types 0 to 2, and of reserved ones; 0 if there is none.
+    fn orders(zone: &Zone) -> (u8, u8)
+        => { (ORDERS as u8, ORDERS as u8) } | published_orders;
+    /// Whether a check passes, by the blocks that there are.
+    fn would_pass(zone: &Zone, check: &WatermarkCheck) -> bool
+        => passes_by_maps | { watermark_ok(check, zone.has_blocks()) };
+    /// Free blocks by type and order.
+    fn free_area(zone: &Zone) -> [[u32; ORDERS]; Migratetype::COUNT]
+        => { zone.maps().free_area(zone.frames()) } | free_area_of_buddy;
+    /// Calls `each` with the free blocks of an order and a type, until it breaks.
+    fn each_free_block(
+        zone: &Zone,
+        order: Order,
+        of: Migratetype,
+        each: impl FnMut(Pfn) -> ControlFlow<()>,
+    ) => each_block_of_maps | each_block_of_buddy;
+    /// Pages of reserved pageblocks.
+    fn reserved(zone: &Zone) -> PageCount
+        => { PageCount(zone.maps().reserved()) } | { zone.lock_from_outside().buddy().reserved() };
+    /// Blocks taken from pageblocks of other types.
+    fn fallbacks(zone: &Zone) -> u64
+        => { zone.maps().fallbacks() } | { zone.lock_from_outside().buddy().fallbacks() };
+    /// Whether a pageblock is known to be free without a look at its words.
+    fn is_whole(zone: &Zone, number: u32) -> bool
+        => { zone.maps().is_whole(number >> PAGEBLOCK_ORDER.0) } | { false };
+    /// Reserves the pageblock of a block that an urgent request of higher order got, or another one.
+    fn reserve_for(zone: &Zone, number: u32, order: Order)
+        => { zone.reserve_pageblock() } | reserve_in_buddy;
+    /// Gives a reserved pageblock to type `ours`; returns whether there was one.
+    fn unreserve(zone: &Zone, ours: Migratetype, force: Force) -> bool
+        => unreserve_pageblock | { zone.lock().buddy().unreserve(zone.frames, ours, force) };
+    /// Nobody gets a page of these pageblocks any more. Returns the first that was isolated already, and goes no further.
+    fn isolate(zone: &Zone, pageblocks: impl Iterator<Item = u32>) -> Option<u32>
+        => isolate_in_maps | isolate_in_buddy;
+    /// Ends an isolation.
+    fn end_isolation(zone: &Zone, pageblocks: impl Iterator<Item = u32>)
+        => end_isolation_in_maps | end_isolation_in_buddy;
+    /// What of isolated pageblocks is free.
+    fn isolated(zone: &Zone, range: Range<u32>) -> Isolated
+        => isolated_in_maps | { zone.lock().buddy().isolated(zone.frames, range) };
+    /// Gives a pageblock another type, to arrange a state; returns whether that can be.
+    fn set_type(zone: &Zone, number: u32, of: Migratetype) -> bool
+        => set_pageblock_type | { zone.lock_from_outside().buddy().set_pageblock_type(zone.frames, number, of) };
+    /// Takes a block, whatever the marks, to arrange a state.
+    fn take_apart(zone: &Zone, platform: &P, order: Order, of: Migratetype) -> Option<u32>
+        => take_apart_from_maps | { zone.take_apart_from_buddy(order, of) };
+    /// Brings a block back, to arrange a state.
+    fn bring(zone: &Zone, platform: &P, number: u32, order: Order, at: Insertion)
+        => { zone.bring_to_maps(platform, number, order) }
+        | { zone.lock_from_outside().buddy().free(zone.frames, number, order, at) };
+    /// Takes the first free pages between two frames that are to be lent.
+    fn lend(zone: &Zone, range: Range<u32>, lending: Lending) -> Option<Lent>
+        => lend_of_maps | { zone.lend_of_buddy(range) };
+    /// Ends what [`lend`](Self::lend) began.
+    fn lent_are_back(zone: &Zone, pages: Range<u32>) => lent_to_maps | lent_to_buddy;
+    /// Writes to words that all CPUs share by threads whose CPU has no quota; `None` where each is in a hold of the lock.
+    fn shared_writes(zone: &Zone) -> Option<u64>
+        => { Some(zone.maps().outside().shared_writes.get()) } | { None };
+    /// Marks what is free, in a walk.
+    fn mark_free(
+        zone: &Zone,
+        node: NodeId,
+        mark: impl Fn(u32, Order) -> Result<(), CheckError>,
+    ) -> Result<(), CheckError> => { zone.mark_maps(mark) } | mark_buddy;
+    /// Memory came: all of these frames are free. The caller has the lock, by `guard`.
+    fn add_frames(zone: &Zone, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>)
+        => { zone.add_to_maps(range) } | { guard.buddy().online(zone.frames, range) };
+}
+
+impl<'m, P: Platform<Rules: HasMaps>> Zone<'m, P> {
+    /// Maps and bits of the free pages.
+    #[inline(always)]
+    pub(crate) fn maps(&self) -> &ZoneMaps<'m> {
+        P::Rules::maps(&self.stock)
+    }
+}
+
+impl<P: Platform<Rules = ByModel>> Zone<'_, P> {
+    #[inline(always)]
+    fn has_maps(&self) -> bool {
+        self.stock.is_some()
+    }
+}
 
 impl<P: Platform> core::fmt::Debug for Zone<'_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -124,9 +221,12 @@ impl<'m, P: Platform> Zone<'m, P> {
         rules: FallbackRules,
         maps: Option<ZoneMaps<'m>>,
     ) -> Self {
+        let (guarded, stock) = (P::Rules::guarded(rules), P::Rules::stock(maps));
+        // Where a counter is the truth, whoever changes it counts in the ledgers too.
+        let is_counted = P::Rules::unused(&guarded, &stock).is_none();
         Self {
             headroom: AtomicU8::new(0),
-            flags: AtomicU8::new(if maps.is_some() { COUNTED } else { 0 }),
+            flags: AtomicU8::new(if is_counted { COUNTED } else { 0 }),
             kind,
             node,
             frames,
@@ -141,8 +241,8 @@ impl<'m, P: Platform> Zone<'m, P> {
             published: Published::default(),
             events: ZoneEvents::default(),
             ledgers,
-            buddy: P::Lock::new(Buddy::new(rules)),
-            maps,
+            guarded: P::Lock::new(guarded),
+            stock,
         }
     }
 
@@ -168,16 +268,6 @@ impl<'m, P: Platform> Zone<'m, P> {
     #[inline]
     pub(crate) fn frames(&self) -> &ZoneFrames<'m> {
         &self.frames
-    }
-
-    /// Maps and bits of the free pages, under nearpage's own rules.
-    #[inline(always)]
-    pub(crate) fn maps(&self) -> Option<&ZoneMaps<'m>> {
-        match P::OWNERS {
-            None => self.maps.as_ref(),
-            Some(PageblockOwners::Quotas) => Some(self.maps.as_ref().expect(HAS_MAPS)),
-            Some(_) => None,
-        }
     }
 
     /// First to last frame, holes included.
@@ -383,12 +473,13 @@ impl<'m, P: Platform> Zone<'m, P> {
     ) -> bool {
         let mut check = self.check(order, flags, kind);
         check.free.0 = check.free.0.saturating_add(more.0);
-        match self.maps() {
-            Some(maps) if order > Order(0) => {
-                watermark_ok(&check, |order, of| maps.has_block(&self.frames, order, of))
-            }
-            _ => watermark_ok(&check, self.has_blocks()),
-        }
+        P::Rules::would_pass(self, &check)
+    }
+
+    /// One more than the largest orders of free blocks, as they were last published.
+    pub(crate) fn published_orders(&self) -> (u8, u8) {
+        let Published { orders, reserved_orders, .. } = &self.published;
+        (orders.load(Ordering::Relaxed), reserved_orders.load(Ordering::Relaxed))
     }
 
     pub(crate) fn check(&self, order: Order, flags: AllocFlags, kind: ZoneKind) -> WatermarkCheck {
@@ -405,12 +496,8 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Whether there is a free block of an order and type. Only the largest order is published: whether a
     /// block is large enough needs no more.
-    fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
-        // Where there are maps, only the search for a block tells what is free.
-        let any = self.maps().map(|_| ORDERS as u8);
-        let orders = any.unwrap_or_else(|| self.published.orders.load(Ordering::Relaxed));
-        let reserved_orders =
-            any.unwrap_or_else(|| self.published.reserved_orders.load(Ordering::Relaxed));
+    pub(crate) fn has_blocks(&self) -> impl Fn(Order, Migratetype) -> bool {
+        let (orders, reserved_orders) = P::Rules::orders(self);
         move |order, migratetype| {
             order.0 + 1 == if migratetype.is_mergeable() { orders } else { reserved_orders }
         }

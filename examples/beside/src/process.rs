@@ -36,6 +36,7 @@ pub struct Stub;
 // SAFETY: no two threads that work at once are the same CPU, nothing interrupts them in the sense of a kernel, and the
 // machine's memory is one array.
 unsafe impl Kernel for Stub {
+    type Rules = nearpage::rules::Places;
     #[inline(always)]
     fn this_cpu() -> CpuId {
         CpuId(CPU.get())

@@ -16,6 +16,7 @@ pub struct Mine;
 // SAFETY: the functions do what the trait says: numbers are the CPUs' own, the flag is the processor's, and all
 // memory is mapped where it is.
 unsafe impl Kernel for Mine {
+    type Rules = nearpage::rules::Places;
     fn this_cpu() -> CpuId {
         arch::cpu_number()
     }

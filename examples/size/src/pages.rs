@@ -1,8 +1,8 @@
 //! The lines of the book, for a kernel that has a heap of its own.
 
-use nearpage::{Config, CpuId, FreeError};
 #[cfg(feature = "plain")]
-use nearpage::{Model, PageblockOwners};
+use nearpage::Model;
+use nearpage::{Config, CpuId, FreeError};
 use nearpage_kernel::boot::{ADDRESS_MAP, Deferred, EarlyError, EarlyMemory};
 use nearpage_kernel::firmware::Machine;
 use nearpage_kernel::{Interrupts, Kernel, Pages};
@@ -13,8 +13,10 @@ pub struct Mine;
 
 // SAFETY: as in `examples/kernel`; this one never runs.
 unsafe impl Kernel for Mine {
+    #[cfg(not(feature = "plain"))]
+    type Rules = nearpage::rules::Places;
     #[cfg(feature = "plain")]
-    const OWNERS: Option<PageblockOwners> = Some(PageblockOwners::Nobody);
+    type Rules = nearpage::rules::Linux;
 
     fn this_cpu() -> CpuId {
         arch::cpu_number()

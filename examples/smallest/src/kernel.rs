@@ -11,6 +11,7 @@ struct Mine;
 
 // SAFETY: one CPU runs, with interrupts off, and all memory is mapped where it is.
 unsafe impl Kernel for Mine {
+    type Rules = nearpage::rules::Places;
     fn this_cpu() -> CpuId {
         CpuId(0)
     }

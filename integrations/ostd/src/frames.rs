@@ -21,6 +21,8 @@ pub struct Ostd;
 
 // SAFETY: CPU numbers are OSTD's, the flag is the processor's, and memory is mapped at one offset.
 unsafe impl Kernel for Ostd {
+    type Rules = nearpage::rules::Places;
+
     #[inline(always)]
     fn this_cpu() -> CpuId {
         CpuId(u32::from(ostd::cpu::CpuId::current_racy()))

@@ -10,7 +10,7 @@ use super::{KernelArgs, KernelError, Processor};
 
 /// Features of `examples/size`, and what a kernel has with them.
 const FEATURES: [(&str, &str); 5] = [
-    ("plain", "pages by Linux's rules, whose pageblocks nobody owns (`Kernel::OWNERS`)"),
+    ("plain", "pages by Linux's rules (`Kernel::Rules`)"),
     ("", "pages: a boot in parts, blocks of any order from any node, frees"),
     ("heap", "and a heap: the thirty lines of the book"),
     ("heap,acpi", "and nodes out of ACPI's tables"),

@@ -170,6 +170,7 @@ const HIGH: u64 = 5 << 30;
 
 // SAFETY: it is `Played`, whose memory has other addresses.
 unsafe impl Kernel for High {
+    type Rules = nearpage::rules::Places;
     fn this_cpu() -> CpuId {
         Played::this_cpu()
     }

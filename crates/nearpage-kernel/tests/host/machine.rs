@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearpage::{
-    AddressMap, BuildError, Config, CpuId, FreeError, Model, Node, NodeId, PageblockOwners,
-    PfnRange, Topology, metadata_size,
+    AddressMap, BuildError, Config, CpuId, FreeError, Model, Node, NodeId, PfnRange, Topology,
+    metadata_size,
 };
 use nearpage_kernel::{Interrupts, Kernel, KernelPlatform, Pages};
 use nearpage_slab::ObjectError;
@@ -37,6 +37,7 @@ static MEMORY: OnceLock<usize> = OnceLock::new();
 // SAFETY: each thread plays a CPU of its own number; handlers run at moments when interrupts are on, and nowhere else; what
 // is mapped is one array that lives for ever.
 unsafe impl Kernel for Played {
+    type Rules = nearpage::rules::Places;
     const HARDENED: bool = true;
 
     fn this_cpu() -> CpuId {
@@ -82,14 +83,14 @@ unsafe impl Kernel for Played {
 
 /// The same kernel, compiled for other rules.
 macro_rules! played_by {
-    ($(#[$about:meta])* $name:ident, $owners:expr) => {
+    ($(#[$about:meta])* $name:ident, $rules:ident) => {
         $(#[$about])*
         pub struct $name;
 
         // SAFETY: it is `Played` under another name.
         unsafe impl Kernel for $name {
+            type Rules = nearpage::rules::$rules;
             const HARDENED: bool = true;
-            const OWNERS: Option<PageblockOwners> = $owners;
 
             fn this_cpu() -> CpuId {
                 Played::this_cpu()
@@ -119,17 +120,12 @@ macro_rules! played_by {
 played_by!(
     /// For rules of which nothing is known when it is compiled.
     PlayedByAny,
-    None
+    ByModel
 );
 played_by!(
-    /// For rules by which nobody owns pageblocks.
-    PlayedByNobody,
-    Some(PageblockOwners::Nobody)
-);
-played_by!(
-    /// For those of a proposal.
-    PlayedByCpus,
-    Some(PageblockOwners::Cpus)
+    /// For Linux's rules, and those of proposals.
+    PlayedByLinux,
+    Linux
 );
 
 /// A moment when interrupts may be on.

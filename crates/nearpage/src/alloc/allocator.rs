@@ -1,7 +1,7 @@
 //! The allocator's parts, and the ways to them.
 
 use crate::frame::{Frame, SectionMap};
-use crate::host::{PageblockOwners, Platform};
+use crate::host::Platform;
 use crate::limit::Ledger;
 use crate::model::Model;
 use crate::pcp::Storage;
@@ -82,9 +82,9 @@ pub(super) struct NodeState<'m> {
 ///
 /// In a table by id there are ids that are no CPU: they are always off, have no pagesets, and are owned by
 /// [`CpuId::NONE`]. So one load tells the fast path that it may use a CPU's pagesets.
-pub(super) struct Cpu<'m, P: Platform> {
-    pub(super) owner: &'m Owner<P>,
-    pub(super) pagesets: &'m [Pageset<'m, P>],
+pub(crate) struct Cpu<'m, P: Platform> {
+    pub(crate) owner: &'m Owner<P>,
+    pub(crate) pagesets: &'m [Pageset<'m, P>],
     /// Where the zonelists of its requests begin in the table of all.
     pub(super) lists: u32,
     pub(super) is_on: AtomicBool,
@@ -97,7 +97,7 @@ impl<P: Platform> Cpu<'_, P> {
     }
 
     #[inline(always)]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 }
@@ -111,9 +111,9 @@ pub(super) type Homes<'m, P> = SlotRing<'m, Pageset<'m, P>>;
 /// No field changes: everything that changes is behind a reference. So a compiler that sees a loop of allocations may
 /// load the tables' addresses once.
 pub struct PageAllocator<'m, P: Platform> {
-    pub(super) platform: P,
-    pub(super) model: Model,
-    pub(super) map: SectionMap<'m>,
+    pub(crate) platform: P,
+    pub(crate) model: Model,
+    pub(crate) map: SectionMap<'m>,
     pub(super) online: OnlineMap<'m>,
     /// By node index, and then that of all nodes.
     pub(super) ledgers: &'m [Ledger],
@@ -123,9 +123,9 @@ pub struct PageAllocator<'m, P: Platform> {
     /// The pageset of [`CpuId::NONE`].
     pub(super) nobodys: &'m Pageset<'m, P>,
     /// By CPU id.
-    pub(super) cpus: &'m [Cpu<'m, P>],
+    pub(crate) cpus: &'m [Cpu<'m, P>],
     /// By zone index.
-    pub(super) zones: &'m [&'m Zone<'m, P>],
+    pub(crate) zones: &'m [&'m Zone<'m, P>],
     /// By node index.
     pub(super) nodes: &'m [NodeState<'m>],
     /// By rotation, and then by node index.
@@ -233,7 +233,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// A CPU of the topology, on or off.
-    pub(super) fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
+    pub(crate) fn cpu(&self, id: CpuId) -> Option<&'m Cpu<'m, P>> {
         self.cpus.get(id.0 as usize).filter(|cpu| cpu.is_known())
     }
 
@@ -249,24 +249,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// The CPU that this thread runs on, if its id is in the topology and it is on. Others have no pagesets to
     /// use: their requests go to the zones.
     #[inline(always)]
-    pub(super) fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
+    pub(crate) fn this_cpu(&self) -> Option<&'m Cpu<'m, P>> {
         let cpu = self.cpus.get(self.platform.storage().current_cpu().0 as usize)?;
         cpu.is_on().then_some(cpu)
-    }
-
-    /// Whether CPUs have quotas, and zones maps.
-    #[inline(always)]
-    pub(super) fn has_maps(&self) -> bool {
-        P::OWNERS.unwrap_or(self.model.owners) == PageblockOwners::Quotas
-    }
-
-    /// This CPU's pageset for a zone, where CPUs have quotas.
-    #[inline]
-    pub(super) fn quota_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
-        if !self.has_maps() {
-            return None;
-        }
-        Some(&self.this_cpu()?.pagesets[zone.0 as usize])
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! by whoever calls, as by an allocation, and what is not the caller's is refused, as by a free.
 
 use super::allocator::PageAllocator;
-use crate::buddy::{BlockRequest, Fragmentation, Insertion};
+use crate::buddy::Insertion;
 use crate::error::FreeError;
 use crate::frame::{Frame, Migratetype};
 use crate::host::Platform;
@@ -13,7 +13,7 @@ use crate::pcp::pageset::OnCpu;
 use crate::pcp::tuning::Tuning;
 use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex, ZoneKind};
 use crate::watermark::Marks;
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneRules};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Takes a block from the free lists of a zone, of any type if the lists of `migratetype` have none.
@@ -30,14 +30,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<Pfn> {
         let zone = self.zones[zone.0 as usize];
         let frames = *zone.frames();
-        let number = match zone.maps() {
-            Some(maps) => zone.take_apart(&self.platform, maps, order, migratetype)?,
-            None => {
-                let fragmentation = Fragmentation::Allowed;
-                let request = BlockRequest { order, migratetype, fragmentation };
-                zone.lock_from_outside().buddy().alloc(frames, request)?
-            }
-        };
+        let number = P::Rules::take_apart(zone, &self.platform, order, migratetype)?;
         frames.word(number).set(frames.allocated(order, migratetype));
         Some(frames.pfn(number))
     }
@@ -50,20 +43,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn return_to_zone(&self, pfn: Pfn, order: Order, at: Insertion) -> Result<(), FreeError> {
         let (zone, frame) = self.held_block(pfn, order)?;
         self.take_back(frame.cell(), zone.frames().cached(order), pfn, order)?;
-        let frames = *zone.frames();
-        let number = frames.number(pfn);
-        self.bring_to_zone(zone, number, order, at);
+        P::Rules::bring(zone, &self.platform, zone.frames().number(pfn), order, at);
         Ok(())
-    }
-
-    fn bring_to_zone(&self, zone: &Zone<'m, P>, number: u32, order: Order, at: Insertion) {
-        match zone.maps() {
-            Some(maps) => {
-                maps.put_block(zone.frames(), number, order, maps.outside());
-                zone.give_pages(&self.platform, order.pages().0);
-            }
-            None => zone.lock_from_outside().buddy().free(*zone.frames(), number, order, at),
-        }
     }
 
     /// Makes blocks of order `into` out of a block of the caller's. They keep its type; each is to be freed by itself.
@@ -112,15 +93,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     pub fn retype_pageblock(&self, zone: ZoneIndex, pfn: Pfn, migratetype: Migratetype) -> bool {
         let zone = self.zones[zone.0 as usize];
         assert!(zone.span().contains(pfn), "a frame of the zone");
-        let frames = *zone.frames();
-        let number = frames.number(pfn);
-        match zone.maps() {
-            Some(maps) => zone.set_pageblock_type(maps, number, migratetype),
-            None => {
-                let mut guard = zone.lock_from_outside();
-                guard.buddy().set_pageblock_type(frames, number, migratetype)
-            }
-        }
+        P::Rules::set_type(zone, zone.frames().number(pfn), migratetype)
     }
 
     /// Moves a block of the caller's to the cold end of a pageset's list for `migratetype`; returns whether there was
@@ -148,7 +121,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 self.while_stopped(cpu, |_| true, append) == Ok(1)
             });
         if !cached {
-            self.bring_to_zone(zone, number, order, Insertion::Usual);
+            P::Rules::bring(zone, &self.platform, number, order, Insertion::Usual);
         }
         Ok(cached)
     }

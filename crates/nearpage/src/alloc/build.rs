@@ -13,7 +13,9 @@ use super::plan::Plan;
 use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::arena::OutOfMetadata;
-use crate::host::{Lock, PageblockOwners, Platform};
+use crate::host::{Lock, Platform};
+use crate::model::PageblockOwners;
+use crate::rule_set::RuleParts;
 use crate::sync::AtomicBool;
 use crate::topology::Topology;
 use crate::units::NodeIndex;
@@ -32,11 +34,8 @@ pub fn metadata_size<P: Platform>(
     Ok(Plan::new(&topology)?.with(config).need::<P>(node).bytes())
 }
 
-fn check_owners<P: Platform>(asked: PageblockOwners) -> Result<(), BuildError> {
-    match P::OWNERS {
-        Some(known) if known != asked => Err(BuildError::OtherOwners { asked, known }),
-        _ => Ok(()),
-    }
+fn check_rules<P: Platform>(asked: PageblockOwners) -> Result<(), BuildError> {
+    if P::Rules::have(asked) { Ok(()) } else { Err(BuildError::OtherRules { asked }) }
 }
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
@@ -65,7 +64,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut settings = config.settings;
         settings.movable_min = config.model.movable_min;
         settings.check().map_err(BuildError::Setting)?;
-        check_owners::<P>(config.model.owners)?;
+        check_rules::<P>(config.model.owners)?;
         let topology = topology.with_instances(config.model.zone_instances);
         let plan = Plan::new(&topology)?.with(&config);
         let need = |node| plan.need::<P>(node).bytes();

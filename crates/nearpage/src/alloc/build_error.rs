@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::host::PageblockOwners;
+use crate::model::PageblockOwners;
 use crate::units::{CpuId, NodeId, PfnRange};
 use crate::watermark::SettingError;
 
@@ -45,12 +45,10 @@ pub enum BuildError {
     },
     /// A setting is out of range.
     Setting(SettingError),
-    /// The model is for other owners of pageblocks than the host was compiled for ([`Platform::OWNERS`](crate::platform::Platform::OWNERS)).
-    OtherOwners {
-        /// Those of the model.
+    /// The model is one of other rules than the host has ([`Platform::Rules`](crate::platform::Platform::Rules)).
+    OtherRules {
+        /// Who owns pageblocks by the model.
         asked: PageblockOwners,
-        /// Those of the host.
-        known: PageblockOwners,
     },
 }
 
@@ -77,9 +75,9 @@ impl fmt::Display for BuildError {
                 "the metadata buffer for node {node} has {given} bytes and needs {needed}"
             ),
             Self::Setting(error) => error.fmt(f),
-            Self::OtherOwners { asked, known } => write!(
+            Self::OtherRules { asked } => write!(
                 f,
-                "the model has {asked:?} for owners of pageblocks; this host was compiled for {known:?} (`Platform::OWNERS`)"
+                "the model has {asked:?} for owners of pageblocks; this host was compiled for other rules (`Platform::Rules`)"
             ),
         }
     }

@@ -4,17 +4,16 @@
 //! the caller's array; then what is lacking by refills, as Linux has it, or, under nearpage's own rules, straight out of maps.
 //! The contract is partial success: a caller who needs all pages asks again.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
-use super::near::{Near, hand_out};
+use super::near::Near;
 use super::pageblocks;
-use super::refill::FromPageset;
 use super::request::Request;
-use super::wanted::{Wanted, first_flags};
+use super::wanted::Wanted;
 use crate::error::AllocError;
 use crate::host::Platform;
-use crate::pcp::pageset::Pageset;
-use crate::pcp::{CountedList, Storage, list_index};
-use crate::places::zone_maps::ZoneMaps;
+use crate::pcp::pageset::{Pageset, PagesetRules};
+use crate::pcp::{CountedList, Storage};
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
@@ -174,80 +173,12 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Fills `out` from a zone that has `room` for so many pages, and for as many as `out` has.
     fn bulk_from_zone(&self, zone: &'m Zone<'m, P>, wanted: &Wanted<'_>, out: &mut [Pfn]) -> usize {
-        if let Some(maps) = zone.maps() {
-            return self.bulk_from_maps(zone, maps, wanted, out);
-        }
-        let (Some(cpu), Some(list)) = (self.this_cpu(), list_index(SINGLE, wanted.migratetype))
-        else {
-            return 0;
-        };
-        let pageset = &cpu.pagesets[zone.index().0 as usize];
-        let Some(on) = pageset.enter(self.platform.storage()) else { return 0 };
-        let got = self.pop_many(&on, pageset, list, out);
-        got + self.bulk_by_refills(&on, pageset, wanted, list, &mut out[got..])
-    }
-
-    /// Under nearpage's own rules: whole pageblocks, what is on the list, and the rest straight out of maps.
-    fn bulk_from_maps(
-        &self,
-        zone: &Zone<'m, P>,
-        maps: &ZoneMaps<'m>,
-        wanted: &Wanted<'_>,
-        out: &mut [Pfn],
-    ) -> usize {
-        let wants = wanted.of_zone(AllocFlags::WMARK_LOW);
-        let mut got = self.pageblocks_past_lists(zone, maps, wants, out);
-        if got < out.len()
-            && let Some(pageset) = self.quota_here(zone.index())
-            && let Some(list) = list_index(SINGLE, wanted.migratetype)
-            && let Some(on) = pageset.enter(self.platform.storage())
-        {
-            got += self.pop_many(&on, pageset, list, &mut out[got..]);
-        }
-        got += self.bulk_past_lists(zone, maps, wants, &mut out[got..]);
-        self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
-        got
-    }
-
-    /// Linux's way: every page through the pageset, refilled as often as it runs empty.
-    fn bulk_by_refills(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        wanted: &Wanted<'_>,
-        list: usize,
-        out: &mut [Pfn],
-    ) -> usize {
-        let mut got = 0;
-        while got < out.len() {
-            match self.bulk_by_refill(on, pageset, wanted, list, &mut out[got..]) {
-                0 => break,
-                more => got += more,
-            }
-        }
-        got
-    }
-
-    /// Refills the empty list, and takes from it what there is.
-    fn bulk_by_refill(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        wanted: &Wanted<'_>,
-        list: usize,
-        out: &mut [Pfn],
-    ) -> usize {
-        let refilled = self.refill_on(on, pageset, wanted.of_zone(AllocFlags::default()), list);
-        let FromPageset::Block(number) = refilled else { return 0 };
-        let zone = pageset.zone();
-        self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
-        out[0] = hand_out(pageset.frames(), number, pageset.held_word(list), SINGLE);
-        1 + self.pop_many(on, pageset, list, &mut out[1..])
+        P::Rules::bulk(self, zone, wanted, out)
     }
 
     /// Copies pages from the pageset until `out` is full or the list is empty; a call away from who asks for a few.
     #[inline(never)]
-    pub(super) fn pop_many(
+    pub(crate) fn pop_many(
         &self,
         on: &<P::Storage as Storage>::OnCpu<'_>,
         pageset: &Pageset<'m, P>,
@@ -255,7 +186,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         out: &mut [Pfn],
     ) -> usize {
         // To clear the place for what is not there would be a good part of the work.
-        if pageset.pieces().is_none() && pageset.list(list).count() == 0 {
+        if P::Rules::is_empty(pageset, list) {
             return 0;
         }
         if out.len() <= SOME {

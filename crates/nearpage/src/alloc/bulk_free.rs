@@ -2,16 +2,16 @@
 
 use core::fmt;
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use super::bulk::{CHUNK, FEW, SINGLE, SOME, is_one_by_one};
-use super::free::goes_to_list;
 use super::pageblocks::{self, PageblocksBack};
 use crate::error::FreeError;
 use crate::frame::{Migratetype, WordCell, ZoneFrames};
 use crate::host::Platform;
+use crate::pcp::pageset::PagesetRules;
 use crate::pcp::{COLD, Storage, list_index};
 use crate::units::{Pfn, ZoneIndex, ZoneKind};
-use crate::zone::{Zone, ZoneEvents};
 
 /// A bulk free met pages that it refused; the others were freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +104,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 break;
             };
             let was = word.get();
-            let to = match goes_to_list(pageset, list, was, held, number, SINGLE) {
+            let to = match P::Rules::goes_to_list(pageset, list, was, held, number, SINGLE) {
                 true => list,
                 false if was == held || !was.differs_by_tag_only(held) => break,
                 false if was == held.with_last_tag() => list,
@@ -163,7 +163,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let mut kept = 0;
         if let Some(cpu) = self.this_cpu() {
             let pageset = &cpu.pagesets[zone.0 as usize];
-            if pageset.pieces().is_some() {
+            if P::Rules::frees_to_owners(pageset) {
                 let each = |&number: &u32| self.free_to_pageset(pageset, number, SINGLE, list);
                 return numbers.iter().for_each(each);
             }
@@ -172,34 +172,19 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
                 if P::Storage::EXACT {
                     for number in numbers {
                         kept += pageset.push_batch(platform, &on, list, &[*number]);
-                        self.after_exact_free(&on, pageset, SINGLE, list);
+                        P::Rules::after_free(self, &on, pageset, SINGLE, list);
                     }
                 } else {
                     kept = pageset.push_batch(platform, &on, list, numbers);
-                    if kept < numbers.len() && pageset.quota().is_some() {
-                        return self.free_past_lists(pageset.zone(), &numbers[kept..], SINGLE);
-                    }
                     if kept < numbers.len() {
-                        self.make_room(&on, pageset, SINGLE, list);
-                        let rest = &numbers[kept..];
-                        kept += pageset.push_batch(platform, &on, list, rest);
+                        kept += P::Rules::free_rest(self, &on, pageset, list, &numbers[kept..]);
                     }
                 }
             }
         }
         if kept < numbers.len() {
-            self.free_batch_to_zone(self.zones[zone.0 as usize], &numbers[kept..]);
+            P::Rules::free_blocks(self, self.zones[zone.0 as usize], &numbers[kept..], SINGLE);
         }
-    }
-
-    fn free_batch_to_zone(&self, zone: &'m Zone<'m, P>, numbers: &[u32]) {
-        if zone.maps().is_some() {
-            return self.free_past_lists(zone, numbers, SINGLE);
-        }
-        ZoneEvents::add(&zone.events().direct_free_pages, numbers.len() as u64);
-        let mut guard = zone.lock_to_move();
-        guard.buddy().free_batch(*zone.frames(), numbers, SINGLE);
-        guard.note_returned(numbers.len() as u64);
     }
 }
 
@@ -225,7 +210,7 @@ impl<P: Platform> BulkFree<'_, '_, P> {
             && self.len < CHUNK
             && let frames = self.allocator.zones[zone.0 as usize].frames()
             && let Some((word, number)) = frames.locate(pfn)
-            && is_of_list(self.allocator, zone, list, word, number)
+            && P::Rules::is_of_list(self.allocator, zone, list, word, number)
         {
             self.allocator.take_back(word, frames.cached(SINGLE), pfn, SINGLE)?;
             self.batch[self.len] = number;
@@ -246,15 +231,8 @@ impl<P: Platform> BulkFree<'_, '_, P> {
         let zone = held.zone();
         let frames = allocator.zones[zone.0 as usize].frames();
         allocator.take_back(frame.cell(), frames.cached(SINGLE), pfn, SINGLE)?;
-        let list = match allocator.quota_here(zone) {
-            Some(pageset) => pageset.list_of_freed(held, SINGLE),
-            None => list_index(SINGLE, allocator.map.pageblock(pfn)),
-        };
-        let is_reserved = held.migratetype() == Migratetype::HighAtomic;
-        let Some(list) = list.filter(|_| !(allocator.has_maps() && is_reserved)) else {
-            if !allocator.free_with_maps(held, pfn, SINGLE) {
-                allocator.free_to_zone(zone, pfn, SINGLE);
-            }
+        let Some(list) = P::Rules::list_of_freed(allocator, held, pfn) else {
+            P::Rules::free_home(allocator, held, pfn, SINGLE);
             return Ok(());
         };
         if self.target != Some((zone, list)) || self.len == CHUNK {
@@ -282,24 +260,20 @@ impl<P: Platform> Drop for BulkFree<'_, '_, P> {
     }
 }
 
-/// Whether a page is allocated and goes to a list of this CPU, as for single frees.
-#[inline]
-fn is_of_list<P: Platform>(
-    allocator: &PageAllocator<'_, P>,
-    zone: ZoneIndex,
-    list: usize,
-    word: WordCell<'_>,
-    number: u32,
-) -> bool {
-    if let Some(pageset) = allocator.quota_here(zone) {
-        let held = word.get();
-        return held.is_allocated(SINGLE)
-            && held.zone() == zone
-            && pageset.list_of_freed(held, SINGLE) == Some(list);
+impl<'m, P: Platform> PageAllocator<'m, P> {
+    /// Whether a page is allocated and goes to a list of this CPU by the type that single frees look at.
+    #[inline]
+    pub(crate) fn is_single_of_list(
+        &self,
+        zone: ZoneIndex,
+        list: usize,
+        word: WordCell<'_>,
+        number: u32,
+    ) -> bool {
+        let frames = self.zones[zone.0 as usize].frames();
+        frames.is_allocated(word.get(), SINGLE)
+            && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
     }
-    let frames = allocator.zones[zone.0 as usize].frames();
-    frames.is_allocated(word.get(), SINGLE)
-        && list_index(SINGLE, type_of::<P>(frames, word, number)) == Some(list)
 }
 
 /// The type that decides on the list of a page, as for single frees.

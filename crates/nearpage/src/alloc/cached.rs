@@ -1,5 +1,6 @@
 //! Allocation that takes no lock: for callers that may have interrupted anything, such as an NMI or a panic.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use super::near::{hand_out, has_headroom};
 use super::request::Request;
@@ -22,7 +23,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
         let (_on, popped) = self.pop(pageset, near.list)?;
         // The caller owns a popped page, wherever its word lies.
-        let number = popped.frame().or_else(|| self.take_by_own_quota(pageset, request))?;
+        let number = popped.frame().or_else(|| P::Rules::take_held(self, pageset, request))?;
         self.platform.touch_page(pageset.frames().pfn(number), Access::Write);
         Some(hand_out(pageset.frames(), number, pageset.held_word(near.list), request.order))
     }

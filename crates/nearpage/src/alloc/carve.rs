@@ -111,7 +111,7 @@ impl<'m> Carver<'_, 'm> {
         let nodes = self.carve_nodes(hub, zones)?;
         let lists = self.carve_lists(hub)?;
         // Whoever comes to it asks for any list.
-        let nothing = hub.slice(plan.quotas().min(1), |_, _| Ok(Quota::new(0, 1, 0)))?;
+        let nothing = hub.slice(plan.quotas::<P>().min(1), |_, _| Ok(Quota::new(0, 1, 0)))?;
         let none = (&[][..], &*nothing);
         let nobody =
             carve_pagesets(hub, CpuId::NONE, NodeIndex(0), &zones[..1], none, |_, index| {
@@ -176,7 +176,8 @@ impl<'m> Carver<'_, 'm> {
             let of_zone =
                 Ledgers { node: &ledgers[node.0 as usize], all: &ledgers[plan.topology.len()] };
             let zone = self.arena(node, hub).slice(1, |_, arena| {
-                let maps = if plan.quotas() > 0 { Some(carve_maps(arena, span)?) } else { None };
+                let maps =
+                    if plan.quotas::<P>() > 0 { Some(carve_maps(arena, span)?) } else { None };
                 Ok(Zone::<P>::new(kind, node, frames, span, of_zone, model.fallback, maps))
             })?;
             Ok(&zone[0])
@@ -242,7 +243,7 @@ impl<'m> Carver<'_, 'm> {
             let lists = (index % plan.rotations * plan.topology.len()) as u32;
             let pieces = arena.slice(plan.pieces::<P>(), |_, _| Ok(Pieces::new()))?;
             let near = plan.topology.node(node).cpus;
-            let quotas = arena.slice(plan.quotas(), |index, _| {
+            let quotas = arena.slice(plan.quotas::<P>(), |index, _| {
                 let zone = zones[index];
                 // The CPUs of a node begin in different parts of its zones.
                 let place = near.iter().position(|&other| other == cpu);

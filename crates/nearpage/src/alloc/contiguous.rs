@@ -9,15 +9,16 @@
 //! pageblock is isolated for one of them. The other finds it in use, and so does memory that is to go offline; nobody
 //! waits. A search reads words of frames, and takes no lock before it has found a range that looks free.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use super::offline::{end_isolation, isolate};
 use super::online_map::{PAGEBLOCK_FRAMES, by_pageblock};
 use super::request::Request;
 use crate::error::{AllocError, OfflineError, RangeError};
-use crate::frame::{Migratetype, Word};
+use crate::frame::Migratetype;
 use crate::host::{Lock, Platform};
 use crate::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
-use crate::zone::{Zone, ZoneEvents};
+use crate::zone::{Zone, ZoneEvents, ZoneRules};
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Allocates given pages of one zone. They are handed out as blocks as large as they can be, up to a pageblock, unmovable
@@ -217,27 +218,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     fn hand_out_part(&self, zone: &'m Zone<'m, P>, part: PfnRange) {
         let (frames, mut guard) = (*zone.frames(), zone.lock());
         let numbers = frames.number(part.start)..frames.number(part.end);
-        match zone.maps() {
-            Some(_) => zone.captured_are_out(part.pages().0),
-            None => {
-                guard.buddy().take_isolated(frames, numbers);
-                let whole = by_pageblock(part).filter(|of| of.pages().0 == PAGEBLOCK_FRAMES);
-                whole.for_each(|of| self.disown(&mut guard, frames.number(of.start)));
-            }
-        }
+        P::Rules::take_isolated(self, &mut guard, numbers);
         let mut at = part.start;
         let mut blocks = 0;
         while at < part.end {
             let fits = |&order: &Order| at.is_aligned(order) && (at + order.pages()) <= part.end;
             let order = (0..=PAGEBLOCK_ORDER.0).rev().map(Order).find(fits).unwrap_or(Order(0));
-            // Words of pages within the block say that they are isolated, where a map has them.
             let word = frames.allocated(order, Migratetype::Unmovable);
-            let first = frames.number(at);
-            frames.word(first).set(word);
-            if zone.maps().is_some() {
-                let inner = first + 1..first + order.pages().0 as u32;
-                inner.for_each(|page| frames.word(page).set(Word::BLANK));
-            }
+            frames.word(frames.number(at)).set(word);
             at += order.pages();
             blocks += 1;
         }
@@ -262,7 +250,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             if frames.pageblock(first) == Migratetype::Isolate {
                 // Somebody is about to take it, or it goes offline.
                 (held, at) = (Some(Pfn(part.end.0 - 1)), at.max(part.end));
-            } else if zone.maps().is_some_and(|maps| maps.is_whole(first >> PAGEBLOCK_ORDER.0)) {
+            } else if P::Rules::is_whole(zone, first) {
                 at = at.max(part.end);
             }
             while at < part.end {

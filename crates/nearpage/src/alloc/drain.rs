@@ -2,18 +2,14 @@
 
 use core::fmt;
 
+use super::RuleSet;
 use super::allocator::{Cpu, PageAllocator};
-use crate::buddy::Insertion;
-use crate::host::{Access, Platform};
+use crate::host::Platform;
+use crate::pcp::Storage;
 use crate::pcp::pageset::{List, OnCpu, Pageset};
 use crate::pcp::storage::EachList;
-use crate::pcp::tuning::Tuning;
-use crate::pcp::{CountedList, LISTS, Storage, list_order};
 use crate::units::{CpuId, Order, PageCount, Pfn, ZoneIndex};
-use crate::zone::{Zone, ZoneEvents, ZoneGuard};
-
-/// Blocks that are taken from a list before they go to the buddy: 1 KiB of stack.
-const CHUNK: usize = 256;
+use crate::zone::Zone;
 
 /// The pagesets of a CPU could not be drained: another thread is draining them or holds them, or the host
 /// may not stop that CPU any more.
@@ -37,58 +33,6 @@ impl fmt::Display for DrainBusy {
 impl core::error::Error for DrainBusy {}
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
-    /// After a push of a storage that keeps the tuning with each operation: drains if it says so.
-    #[inline]
-    pub(super) fn after_exact_free(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        order: Order,
-        list: usize,
-    ) {
-        if let Some(quota) = pageset.quota() {
-            return self.after_free_to_list(on, pageset, quota, list);
-        }
-        let before = pageset.tuning();
-        let (mut tuning, count) = (before, pageset.count());
-        let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
-        pageset.set_tuning(tuning);
-        if let Some(pages) = drain {
-            if before.empties_for(&self.model.pcp, order, count) {
-                pageset.events().high_order_drains.add(1);
-            }
-            self.drain_exact(on, pageset, list, pages);
-        }
-    }
-
-    /// What a free drains: as the tuning decides, but while more is out than a hard limit allows, all that there is,
-    /// as far as it goes in one hold.
-    #[inline]
-    fn drain_after_free(
-        &self,
-        tuning: &mut Tuning,
-        zone: &Zone<'m, P>,
-        order: Order,
-        count: PageCount,
-    ) -> Option<PageCount> {
-        let rules = &self.model.pcp;
-        let drain = tuning.after_free(rules, order, count, zone.view());
-        if zone.is_over_limit() { Some(count.min(tuning.hold_max(rules))) } else { drain }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn drain_exact(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        list: usize,
-        pages: PageCount,
-    ) {
-        self.drain_pageset(on, pageset, list, pages);
-        pageset.zone().clear_below_high();
-    }
-
     /// A freed block that found its list at its limit: makes room, or the block goes to the zone.
     #[cold]
     #[inline(never)]
@@ -100,115 +44,18 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         order: Order,
         list: usize,
     ) {
-        self.make_room(&on, pageset, order, list);
+        P::Rules::make_room(self, &on, pageset, order, list);
         if !pageset.push(&self.platform, &on, list, number).is_done() {
             self.free_to_zone(pageset.zone().index(), pageset.frames().pfn(number), order);
         }
     }
 
-    /// Raises the limit of a full list, or drains it, as the tuning decides.
-    pub(super) fn make_room(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        order: Order,
-        list: usize,
-    ) {
-        if let Some(quota) = pageset.quota() {
-            return self.after_free_to_list(on, pageset, quota, list);
-        }
-        let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
-        let count = PageCount(totals.count.0 + order.pages().0);
-        let drain = self.drain_after_free(&mut tuning, pageset.zone(), order, count);
-        pageset.set_tuning(tuning);
-        pageset.share_high(&tuning, list);
-        let full = pageset.list(list).counts().count >= pageset.list(list).limit();
-        // A list can be full below `high`: its ring is smaller, or other lists hold the rest.
-        let pages = match drain {
-            Some(pages) => pages,
-            None if full => PageCount(tuning.batch.0.max(order.pages().0)),
-            None => return,
-        };
-        self.drain_pageset(on, pageset, list, pages);
-        pageset.zone().clear_below_high();
-        pageset.share_high(&tuning, list);
-    }
-
-    /// Gives `pages` of a pageset back, coldest first, beginning with list `first_list` and going round.
-    /// One hold of the zone's lock. Facts 7.5. Not for pagesets with quotas.
-    pub(super) fn drain_pageset(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        first_list: usize,
-        pages: PageCount,
-    ) {
-        if let Some(pieces) = pageset.pieces() {
-            return self.drain_pieces(pageset, pieces, first_list, pages);
-        }
-        let mut guard = pageset.zone().lock_to_move();
-        self.platform.touch(pageset.zone().published_line(), Access::Write);
-        let mut moved = 0;
-        for step in 0..LISTS {
-            if moved >= pages.0 {
-                break;
-            }
-            let index = (first_list + step) % LISTS;
-            let left = pages.0 - moved;
-            moved += self.drain_list(&mut guard, on, pageset, index, left);
-        }
-        guard.note_returned(moved);
-        drop(guard);
-        if moved > 0 {
-            pageset.events().drains.add(1);
-            pageset.events().drained_pages.add(moved);
-        }
-    }
-
-    /// Gives back blocks of one list until `pages` are reached or it is empty; returns pages.
-    fn drain_list(
-        &self,
-        guard: &mut ZoneGuard<'_, 'm, P>,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-        index: usize,
-        pages: u64,
-    ) -> u64 {
-        let frames = *guard.zone().frames();
-        let order = list_order(index);
-        let mut blocks_left = pages.div_ceil(order.pages().0);
-        let mut moved = 0;
-        let mut chunk = [0; CHUNK];
-        while blocks_left > 0 {
-            let want = blocks_left.min(CHUNK as u64) as usize;
-            let got = pageset.pop_cold(self.platform.storage(), on, index, &mut chunk[..want]);
-            if got == 0 {
-                break;
-            }
-            for &number in &chunk[..got] {
-                self.platform.touch_page(frames.pfn(number), Access::Write);
-            }
-            guard.buddy().free_batch(frames, &chunk[..got], order);
-            blocks_left -= got as u64;
-            moved += (got as u64) << order.0;
-        }
-        moved
-    }
-
     /// Frees a block straight to its zone.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
+    pub(crate) fn free_to_zone(&self, zone: ZoneIndex, pfn: Pfn, order: Order) {
         let zone = self.zones[zone.0 as usize];
-        if zone.maps().is_some() {
-            return self.free_past_lists(zone, &[zone.frames().number(pfn)], order);
-        }
-        ZoneEvents::add(&zone.events().direct_free_pages, order.pages().0);
-        let mut guard = zone.lock_to_move();
-        self.platform.touch(zone.published_line(), Access::Write);
-        let number = zone.frames().number(pfn);
-        guard.buddy().free(*zone.frames(), number, order, Insertion::Usual);
-        guard.note_returned(order.pages().0);
+        P::Rules::free_block(self, zone, zone.frames().number(pfn), order);
     }
 
     /// Gives back all pages that a CPU caches; returns how many went to the zones. Meanwhile threads on that CPU go to
@@ -252,7 +99,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// threads had begun has ended.
     pub(super) fn stop_and_drain_where(&self, is_wanted: impl Fn(&Zone<'m, P>) -> bool) {
         for cpu in self.known_cpus() {
-            let _ = self.stop_and_drain(cpu, |pageset| is_wanted(pageset.zone()));
+            let _ = P::Rules::drain_cpu(self, cpu, |pageset: &Pageset<'m, P>| {
+                is_wanted(pageset.zone())
+            });
         }
     }
 
@@ -279,41 +128,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
     ) -> Result<PageCount, DrainBusy> {
         match cpu.pagesets.iter().any(|pageset| pageset.count().0 > 0 && wanted(pageset)) {
-            true => self.stop_and_drain(cpu, wanted),
+            true => P::Rules::drain_cpu(self, cpu, wanted),
             false => Ok(PageCount(0)),
         }
-    }
-
-    fn stop_and_drain(
-        &self,
-        cpu: &'m Cpu<'m, P>,
-        wanted: impl Fn(&Pageset<'m, P>) -> bool,
-    ) -> Result<PageCount, DrainBusy> {
-        if self.has_maps() {
-            let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-            return self
-                .each_quota(cpu, has_any, |pageset, quota| self.drain_quota(cpu, pageset, quota));
-        }
-        let filled = |pageset: &&Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
-        let drained = self.while_taken(cpu, &wanted, |on| {
-            let mut drained = PageCount(0);
-            for pageset in cpu.pagesets.iter().filter(filled) {
-                let piece = PageCount(pageset.tuning().batch.0 << 5);
-                while pageset.count().0 > 0 {
-                    let before = pageset.count().0;
-                    self.drain_pageset(on, pageset, 0, piece);
-                    let gone = before.saturating_sub(pageset.count().0);
-                    // A count that no list stands behind is the walker's to report, not a reason to go on for ever.
-                    if gone == 0 {
-                        break;
-                    }
-                    drained.0 += gone;
-                }
-            }
-            drained
-        })?;
-        // Who had nothing to drain does not look at the zones either.
-        Ok(drained)
     }
 
     /// Waits a while for whoever is at the CPU's lists: an operation, or a drain like ours.
@@ -363,7 +180,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// The same, counted as a hold of those pagesets if another CPU does it.
-    pub(super) fn while_taken<R>(
+    pub(crate) fn while_taken<R>(
         &self,
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
@@ -385,52 +202,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Errors
     /// [`DrainBusy`] if another drain of that CPU is under way.
     pub fn decay_cpu(&self, cpu: CpuId) -> Result<PageCount, DrainBusy> {
-        let Some(cpu) = self.cpu(cpu) else { return Ok(PageCount(0)) };
-        if self.has_maps() {
-            return self.each_quota(
-                cpu,
-                |_| true,
-                |pageset, quota| self.decay_quota(cpu, pageset, quota),
-            );
-        }
-        let decays = |pageset: &Pageset<'m, P>| {
-            let tuning = pageset.tuning();
-            tuning.high > tuning.high_min || pageset.count() > tuning.high
-        };
-        if !cpu.pagesets.iter().any(&decays) {
-            return Ok(PageCount(0));
-        }
-        self.while_taken(
-            cpu,
-            |_| true,
-            |on| {
-                let decaying = cpu.pagesets.iter().filter(|pageset| decays(pageset));
-                PageCount(decaying.map(|pageset| self.decay_pageset(on, pageset)).sum())
-            },
-        )
-    }
-
-    fn decay_pageset(
-        &self,
-        on: &<P::Storage as Storage>::OnCpu<'_>,
-        pageset: &Pageset<'m, P>,
-    ) -> u64 {
-        let (mut tuning, totals) = pageset.tuning_for_decision(&self.model.pcp);
-        let mut left = tuning.decay(&self.model.pcp, totals.count).0;
-        pageset.set_tuning(tuning);
-        let batch = tuning.batch.0.max(1);
-        let mut drained = 0;
-        while left > 0 {
-            let before = pageset.count().0;
-            self.drain_pageset(on, pageset, 0, PageCount(left.min(batch)));
-            let gone = before.saturating_sub(pageset.count().0);
-            if gone == 0 {
-                break;
-            }
-            drained += gone;
-            left = left.saturating_sub(gone);
-        }
-        drained
+        self.cpu(cpu).map_or(Ok(PageCount(0)), |cpu| P::Rules::decay_cpu(self, cpu))
     }
 }
 
@@ -452,22 +224,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         };
         let on = self.stop(cpu, &lists)?;
         let taken = self.note_taken(cpu);
-        let mut drained = PageCount(0);
-        let is_far =
-            |of: &&Pageset<'m, P>| of.quota().is_none() && of.zone().node() != cpu.owner.node;
-        for pageset in cpu.pagesets.iter().filter(is_far) {
-            let mut tuning = pageset.tuning();
-            if used(pageset.zone()) {
-                tuning.keep_remote();
-            }
-            let pages = tuning.expire_remote(pageset.count());
-            pageset.set_tuning(tuning);
-            if pages.0 > 0 {
-                let before = pageset.count().0;
-                self.drain_pageset(&on, pageset, 0, pages);
-                drained.0 += before - pageset.count().0;
-            }
-        }
+        let drained = P::Rules::expire_remote(self, &on, cpu, used);
         if let Some(taken) = taken {
             taken.end();
         }

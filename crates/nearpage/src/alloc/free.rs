@@ -2,11 +2,12 @@
 
 use core::hint::cold_path;
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use crate::error::FreeError;
 use crate::frame::{FrameState, Migratetype, Word, WordCell};
 use crate::host::{Access, Platform};
-use crate::pcp::pageset::Pageset;
+use crate::pcp::pageset::{Pageset, PagesetRules};
 use crate::pcp::{COLD, Push, Storage, list_index};
 use crate::units::{MAX_ORDER, Order, Pfn, ZoneKind};
 
@@ -27,7 +28,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             && let Some((word, number)) = pageset.frames().locate(pfn)
         {
             let (was, held) = (word.get(), pageset.held_word(list));
-            if goes_to_list(pageset, list, was, held, number, order) {
+            if P::Rules::goes_to_list(pageset, list, was, held, number, order) {
                 let cached = held.given_back(order, Migratetype::Movable);
                 self.take_back(word, cached, pfn, order)?;
                 self.free_to_pageset(pageset, number, order, list);
@@ -64,58 +65,29 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ => return Err(self.refuse_free(pfn, order)),
         };
         let held = frame.word();
-        let zone = held.zone();
-        self.take_back(frame.cell(), Word::cached(order, zone), pfn, order)?;
-        if self.free_with_maps(held, pfn, order) {
-            return Ok(());
-        }
-        let list = list_index(order, self.map.pageblock(pfn));
-        match (list, self.this_cpu()) {
-            (Some(list), Some(cpu)) => {
-                let pageset = &cpu.pagesets[zone.0 as usize];
-                self.free_to_pageset(pageset, pageset.frames().number(pfn), order, list);
-            }
-            _ => self.free_to_zone(zone, pfn, order),
-        }
+        self.take_back(frame.cell(), Word::cached(order, held.zone()), pfn, order)?;
+        P::Rules::free_home(self, held, pfn, order);
         Ok(())
-    }
-
-    /// Under nearpage's own rules: brings a block home whose word was `held`; returns whether these are the rules.
-    #[inline]
-    pub(super) fn free_with_maps(&self, held: Word, pfn: Pfn, order: Order) -> bool {
-        let zone = self.zones[held.zone().0 as usize];
-        let Some(maps) = zone.maps() else { return false };
-        let number = zone.frames().number(pfn);
-        if held.migratetype() == Migratetype::HighAtomic {
-            zone.free_reserved(&self.platform, maps, number, order);
-            return true;
-        }
-        let pageset = self.quota_here(zone.index());
-        match pageset.and_then(|pageset| Some((pageset, pageset.list_of_freed(held, order)?))) {
-            Some((pageset, list)) => self.free_to_pageset(pageset, number, order, list),
-            None => self.free_to_zone(zone.index(), pfn, order),
-        }
-        true
     }
 
     /// Puts a block that nobody holds any more into a pageset of this CPU, or, where CPUs own pageblocks, into that of the
     /// owner.
     #[inline(always)]
-    pub(super) fn free_to_pageset(
+    pub(crate) fn free_to_pageset(
         &self,
         pageset: &Pageset<'m, P>,
         number: u32,
         order: Order,
         list: usize,
     ) {
-        if pageset.pieces().is_some() {
-            return self.free_to_owner(pageset, number, order, list);
+        if P::Rules::frees_to_owners(pageset) {
+            return P::Rules::free_to_owner(self, pageset, number, order, list);
         }
         if let Some(on) = pageset.enter(self.platform.storage()) {
             let pushed = pageset.push(&self.platform, &on, list, number);
             if pushed.is_done() {
                 if P::Storage::EXACT {
-                    self.after_exact_free(&on, pageset, order, list);
+                    P::Rules::after_free(self, &on, pageset, order, list);
                 }
                 return;
             }
@@ -186,25 +158,5 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             _ if !self.is_online(pfn) => FreeError::Foreign { pfn },
             state => FreeError::NotAllocated { pfn, order, state },
         }
-    }
-}
-
-/// Whether a block is allocated, and goes to list `list` of its order when it is freed. That is the list of its
-/// pageblock's type, as in Linux, or on storages that are not exact of the type that it was allocated for: its word
-/// tells that for nothing, and a page on the wrong list only waits there for a request of that type.
-#[inline(always)]
-pub(super) fn goes_to_list<P: Platform>(
-    pageset: &Pageset<'_, P>,
-    list: usize,
-    was: Word,
-    held: Word,
-    number: u32,
-    order: Order,
-) -> bool {
-    if P::Storage::EXACT && pageset.quota().is_none() {
-        let frames = pageset.frames();
-        frames.is_allocated(was, order) && list_index(order, frames.pageblock(number)) == Some(list)
-    } else {
-        was == held
     }
 }

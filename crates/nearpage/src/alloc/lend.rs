@@ -1,12 +1,11 @@
 //! Lending free pages to the host, by where they are: for hosts that give the memory behind them back.
 
 use super::allocator::PageAllocator;
-use crate::buddy::Insertion;
 use crate::host::Platform;
-use crate::units::{Order, PageCount, PfnRange, ZoneIndex};
-use crate::zone::Zone;
+use crate::units::{PageCount, PfnRange, ZoneIndex};
+use crate::zone::{Lent, Zone, ZoneRules};
 
-pub use crate::places::isolation::Lending;
+pub use crate::zone::Lending;
 
 /// Free pages that the host has for a while: no request finds them. They are free again when this is dropped, a block at the
 /// tail of its list.
@@ -41,13 +40,7 @@ impl<P: Platform> Drop for LentPages<'_, P> {
     fn drop(&mut self) {
         let frames = *self.zone.frames();
         let numbers = frames.number(self.range.start)..frames.number(self.range.end);
-        match self.zone.maps() {
-            Some(maps) => self.zone.lent_pages_are_back(maps, numbers),
-            None => {
-                let order = Order(self.range.pages().0.ilog2() as u8);
-                self.zone.lock().buddy().free(frames, numbers.start, order, Insertion::Tail);
-            }
-        }
+        P::Rules::lent_are_back(self.zone, numbers);
     }
 }
 
@@ -85,20 +78,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             return None;
         }
         let numbers = frames.number(range.start)..frames.number(range.end);
-        let of = |first, pages: u64| {
-            let start = frames.pfn(first);
-            PfnRange { start, end: start + PageCount(pages) }
-        };
-        let (range, touched) = match zone.maps() {
-            Some(maps) => {
-                let lent = zone.lend_pages(maps, numbers, lending)?;
-                (of(lent.pages.start, lent.pages.len() as u64), u64::from(lent.touched))
-            }
-            None => {
-                let (first, order) = zone.lock().buddy().take_between(frames, numbers)?;
-                (of(first, order.pages().0), order.pages().0)
-            }
-        };
-        Some(LentPages { zone, range, touched: PageCount(touched) })
+        let Lent { pages, touched } = P::Rules::lend(zone, numbers, lending)?;
+        let start = frames.pfn(pages.start);
+        let range = PfnRange { start, end: start + PageCount(pages.len() as u64) };
+        Some(LentPages { zone, range, touched: PageCount(touched.into()) })
     }
 }

@@ -154,7 +154,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Wakes background reclaim after pages were taken above a soft limit.
-    pub(super) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
+    pub(crate) fn wake_above_soft_limit(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
         if flags.contains(AllocFlags::KSWAPD) && zone.is_above_soft_limit() {
             ZoneEvents::add(&zone.events().soft_limit_wakes, 1);
             let (node, kind) = (self.node_id(zone.node()), zone.kind());

@@ -7,7 +7,7 @@ use super::wanted::ZoneRequest;
 use crate::frame::{Word, WordCell, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform};
-use crate::pcp::pageset::Pageset;
+use crate::pcp::pageset::{Pageset, PagesetRules};
 use crate::pcp::{Pop, Storage, list_index};
 use crate::units::{Order, Pfn};
 
@@ -65,7 +65,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Option<(<P::Storage as Storage>::OnCpu<'_>, Pop)> {
         let on = pageset.enter(self.platform.storage())?;
         let popped = pageset.pop(&self.platform, &on, list);
-        pageset.note_alloc(&self.model.pcp, popped);
+        P::Rules::note_alloc(pageset, &self.model.pcp, popped);
         Some((on, popped))
     }
 
@@ -97,7 +97,7 @@ pub(super) fn has_headroom<P: Platform>(pageset: &Pageset<'_, P>, order: Order) 
 
 /// Marks a block as allocated, by the word `allocated`, and gives its frame number to the outside.
 #[inline(always)]
-pub(super) fn hand_out(frames: &ZoneFrames<'_>, number: u32, allocated: Word, order: Order) -> Pfn {
+pub(crate) fn hand_out(frames: &ZoneFrames<'_>, number: u32, allocated: Word, order: Order) -> Pfn {
     mark_allocated(frames.word(number), allocated, order);
     frames.pfn(number)
 }

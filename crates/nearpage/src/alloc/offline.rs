@@ -11,6 +11,7 @@
 //! Other CPUs allocate and free meanwhile. One lock, that of the settings, keeps two of these, and whatever else
 //! changes zones and their lists, apart. A range that somebody takes (`contiguous.rs`) is in use: its pageblocks are isolated.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use super::online_map::{PAGEBLOCK_FRAMES, by_pageblock};
 use super::state::State;
@@ -18,7 +19,7 @@ use crate::buddy::Isolated;
 use crate::error::OfflineError;
 use crate::host::{Lock, Platform};
 use crate::units::{CpuId, NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange};
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneRules};
 
 /// Pageblocks in one hold of a zone's lock. Blocks of the largest order do not reach over their bounds.
 const PAGEBLOCKS_PER_HOLD: u64 = 4;
@@ -74,14 +75,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.each_hold(ranges.clone(), |zone, part| {
             let (frames, mut guard) = (*zone.frames(), zone.lock());
             let numbers = frames.number(part.start)..frames.number(part.end);
-            match zone.maps() {
-                Some(_) => zone.take_out(numbers),
-                None => {
-                    guard.buddy().take_out(frames, numbers);
-                    let each = by_pageblock(part);
-                    each.for_each(|of| self.disown(&mut guard, frames.number(of.start)));
-                }
-            }
+            P::Rules::take_out(self, &mut guard, numbers);
             guard.sub_managed(part.pages());
         });
         ranges.for_each(|range| self.online.clear(range));
@@ -226,10 +220,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         self.each_hold(ranges, |zone, part| {
             let frames = *zone.frames();
             let numbers = frames.number(part.start)..frames.number(part.end);
-            let Isolated { free: pages, first_held } = match zone.maps() {
-                Some(maps) => zone.isolated(maps, numbers),
-                None => zone.lock().buddy().isolated(frames, numbers),
-            };
+            let Isolated { free: pages, first_held } = P::Rules::isolated(zone, numbers);
             free.0 += pages.0;
             first = first.or(first_held.map(|number| frames.pfn(number)));
         });
@@ -240,32 +231,20 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 /// Isolates the pageblocks of a part of a zone. Those of others, who take a range, stay theirs: then none is isolated, and the
 /// error is the first frame of such a pageblock.
 pub(super) fn isolate<P: Platform>(zone: &Zone<'_, P>, part: PfnRange) -> Result<(), Pfn> {
-    let frames = *zone.frames();
-    let mut pageblocks = by_pageblock(part);
-    let refused = match zone.maps() {
-        Some(maps) => pageblocks.find(|of| !zone.isolate_pageblock(maps, frames.number(of.start))),
-        None => {
-            let mut guard = zone.lock();
-            pageblocks.find(|of| !guard.buddy().isolate(frames, frames.number(of.start)))
-        }
-    };
-    let Some(PfnRange { start, .. }) = refused else { return Ok(()) };
-    end_isolation(zone, PfnRange { start: part.start, end: start });
-    Err(start)
+    let Some(refused) = P::Rules::isolate(zone, pageblocks(zone, part)) else { return Ok(()) };
+    let end = zone.frames().pfn(refused);
+    end_isolation(zone, PfnRange { start: part.start, end });
+    Err(end)
 }
 
 /// Ends the isolation of the pageblocks of a part of a zone.
 pub(super) fn end_isolation<P: Platform>(zone: &Zone<'_, P>, part: PfnRange) {
-    let frames = *zone.frames();
-    let mut numbers = by_pageblock(part).map(|of| frames.number(of.start)).peekable();
-    match zone.maps() {
-        Some(maps) => numbers.for_each(|number| zone.end_isolation(maps, number)),
-        None if numbers.peek().is_none() => {}
-        None => {
-            let mut guard = zone.lock();
-            numbers.for_each(|number| guard.buddy().end_isolation(frames, number));
-        }
-    }
+    P::Rules::end_isolation(zone, pageblocks(zone, part));
+}
+
+/// A frame of each pageblock of a part of a zone.
+fn pageblocks<P: Platform>(zone: &Zone<'_, P>, part: PfnRange) -> impl Iterator<Item = u32> {
+    by_pageblock(part).map(|of| zone.frames().number(of.start))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::online_map::PAGEBLOCK_FRAMES;
 use crate::error::OnlineError;
 use crate::host::{Lock, Platform};
 use crate::units::{NodeId, PAGEBLOCK_ORDER, PageCount, Pfn, PfnRange, ZoneKind};
+use crate::zone::ZoneRules;
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Hands frames over: they are free from now on. The range may be any part of the topology's memory,
@@ -63,13 +64,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
             let frames = *zone.frames();
             let numbers = frames.number(part.start)..frames.number(part.end);
             let mut guard = zone.lock();
-            match zone.maps() {
-                Some(maps) => zone.add_frames(maps, numbers),
-                None => {
-                    guard.buddy().set_end(numbers.end);
-                    guard.buddy().online(frames, numbers);
-                }
-            }
+            P::Rules::add_frames(zone, &mut guard, numbers);
             guard.add_managed(part.pages());
         }
     }

@@ -1,6 +1,7 @@
 //! Whole pageblocks on their way back, in bulk, under nearpage's own rules: one bit each. Page by page each would be an entry of
 //! a list, and the pages that single allocations are to have, near and hot, would be pushed out.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use crate::host::Platform;
 use crate::units::{Order, PAGEBLOCK_ORDER, Pfn, ZoneIndex};
@@ -28,7 +29,7 @@ impl<'a, 'm, P: Platform> PageblocksBack<'a, 'm, P> {
     #[inline]
     pub(super) fn take(&mut self, pages: &[Pfn]) -> bool {
         // Hardened, each page would want an exchange of its own, and a way back.
-        if P::HARDENED || !self.allocator.has_maps() {
+        if P::HARDENED || !P::Rules::frees_pageblocks(self.allocator) {
             return false;
         }
         match pages {
@@ -68,7 +69,7 @@ impl<'a, 'm, P: Platform> PageblocksBack<'a, 'm, P> {
         let zone = self.allocator.zones[self.zone.0 as usize];
         let blocks = &self.blocks[..self.len];
         if !blocks.is_empty() {
-            self.allocator.free_past_lists(zone, blocks, PAGEBLOCK_ORDER);
+            P::Rules::free_blocks(self.allocator, zone, blocks, PAGEBLOCK_ORDER);
         }
         self.len = 0;
     }

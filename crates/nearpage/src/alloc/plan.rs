@@ -19,6 +19,7 @@ use crate::places::bitmap::Bitmap;
 use crate::places::quota::Quota;
 use crate::places::size::{COLD_MAX, list_max};
 use crate::places::zone_maps::KINDS;
+use crate::rule_set::RuleParts;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::topology::Topology;
@@ -115,17 +116,18 @@ impl<'m> Plan<'m> {
     /// Pagesets of a CPU that have pieces in place of lists.
     pub(super) fn pieces<P: Platform>(&self) -> usize {
         let has_owners = self.owners == PageblockOwners::Cpus && P::Storage::EXACT;
+        let has_owners = has_owners && P::Rules::have(self.owners);
         if has_owners { self.zones } else { 0 }
     }
 
     /// Pagesets of a CPU that have quotas.
-    pub(super) fn quotas(&self) -> usize {
-        if self.owners == PageblockOwners::Quotas { self.zones } else { 0 }
+    pub(super) fn quotas<P: Platform>(&self) -> usize {
+        if P::Rules::have_maps(self.owners) { self.zones } else { 0 }
     }
 
     /// Whether frames have links: for zones with free lists, for pagesets without rings, and for notes.
     pub(super) fn links<P: Platform>(&self) -> bool {
-        self.quotas() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.notes
+        self.quotas::<P>() == 0 || P::Storage::ring_entries(Order(0), 1) == 0 || self.notes
     }
 
     /// Pageblocks from the first section of a zone with this span on.
@@ -238,7 +240,7 @@ impl<'m> Plan<'m> {
         }
         zones(&self.topology).filter(|zone| zone.0 == node).for_each(|(_, _, span)| {
             need.add::<Zone<'_, P>>(1);
-            for _ in 0..if self.quotas() > 0 { KINDS } else { 0 } {
+            for _ in 0..if self.quotas::<P>() > 0 { KINDS } else { 0 } {
                 let (words, hints) = Bitmap::<AtomicU64>::words(Self::pageblocks(span));
                 need.add::<AtomicU64>(words);
                 need.add::<AtomicU64>(hints);
@@ -279,7 +281,7 @@ impl<'m> Plan<'m> {
         need.add::<u32>(nodes);
         need.add::<NodeIndex>(nodes);
         need.add::<Owner<P>>(1);
-        need.add::<Quota>(self.quotas().min(1));
+        need.add::<Quota>(self.quotas::<P>().min(1));
         need.add::<Pageset<'_, P>>(1);
         for index in 0..ALL_LISTS {
             need.add::<AtomicU32>(P::Storage::ring_entries(list_order(index), 0) as usize);
@@ -292,7 +294,7 @@ impl<'m> Plan<'m> {
         need.add::<Owner<P>>(1);
         need.add::<Pageset<'_, P>>(self.zones);
         need.add::<Pieces>(self.pieces::<P>());
-        need.add::<Quota>(self.quotas());
+        need.add::<Quota>(self.quotas::<P>());
         for (node, _, span) in zones(&self.topology) {
             let entries = |index| self.ring_entries::<P::Storage>(of, node, span, index);
             (0..ALL_LISTS).for_each(|index| need.add::<AtomicU32>(entries(index)));

@@ -1,21 +1,19 @@
 //! The scan: the zones of a zonelist in order, the first one that may be taken from. Facts 4.1, 4.2.
 
+use super::RuleSet;
 use super::allocator::PageAllocator;
 use super::hints::{Hints, Others, Refusal};
 use super::near::hand_out;
 use super::refill::FromPageset;
-use super::wanted::{FirstZone, Wanted, ZoneRequest};
-use crate::buddy::Buddy;
+use super::wanted::{FirstZone, Wanted};
 use crate::error::LimitOf;
-use crate::frame::{Migratetype, ZoneFrames};
 use crate::gfp::Gfp;
 use crate::host::{Access, Platform, Shortage};
 use crate::pcp::list_index;
-use crate::places::zone_maps::ZoneMaps;
 use crate::reason::Reason;
 use crate::units::{Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
-use crate::zone::{Zone, ZoneEvents};
+use crate::zone::{Zone, ZoneEvents, ZoneRules};
 use crate::zonelist::list::Reading;
 
 /// What a scan saw of the zones that refused.
@@ -166,23 +164,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         number: u32,
     ) -> Pfn {
         if flags.contains(AllocFlags::HIGHATOMIC) {
-            match zone.maps() {
-                Some(maps) => zone.reserve_pageblock(maps, maps.outside()),
-                None => {
-                    let (frames, managed) = (*zone.frames(), zone.managed());
-                    zone.lock().buddy().reserve(frames, number, wanted.order, managed);
-                }
-            }
+            P::Rules::reserve_for(zone, number, wanted.order);
         }
-        let list = list_index(wanted.order, wanted.migratetype);
-        let is_reserved =
-            zone.maps().is_some() && zone.frames().pageblock(number) == Migratetype::HighAtomic;
-        let allocated = match (list, self.quota_here(zone.index())) {
-            // By its word a free knows that it goes back to the reserve.
-            _ if is_reserved => zone.frames().allocated(wanted.order, Migratetype::HighAtomic),
-            (Some(list), Some(pageset)) => pageset.held_word(list),
-            _ => zone.frames().allocated(wanted.order, wanted.migratetype),
-        };
+        let allocated = P::Rules::held_word(self, zone, number, wanted);
         hand_out(zone.frames(), number, allocated, wanted.order)
     }
 
@@ -232,7 +216,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if first_zone == FirstZone::Untried {
             number = self.take_cached(zone, wanted, flags);
         }
-        let number = number.or_else(|| self.take_direct(zone, wanted, flags));
+        let number = number.or_else(|| P::Rules::take_block(self, zone, wanted, flags));
         self.wake_if_boosted(zone, flags);
         number
     }
@@ -252,54 +236,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         }
     }
 
-    /// A block straight from the buddy.
-    fn take_direct(
-        &self,
-        zone: &Zone<'m, P>,
-        wanted: &Wanted<'_>,
-        flags: AllocFlags,
-    ) -> Option<u32> {
-        if let Some(maps) = zone.maps() {
-            let number = self.take_from_maps(zone, maps, wanted, flags)?;
-            self.platform.touch_page(zone.frames().pfn(number), Access::Write);
-            self.wake_above_soft_limit(zone, flags);
-            return Some(number);
-        }
-        let mut guard = zone.lock_to_take(flags);
-        if guard.claim(1, wanted.order) == 0 {
-            return None;
-        }
-        self.platform.touch(zone.published_line(), Access::Write);
-        let number = take_block(guard.buddy(), *zone.frames(), wanted.of_zone(flags))?;
-        guard.note_taken(wanted.order.pages().0);
-        drop(guard);
-        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
-        self.note_direct(zone, 1, wanted.order);
-        self.wake_above_soft_limit(zone, flags);
-        Some(number)
-    }
-
-    /// A block past the lists, under nearpage's own rules: from the reserve first for those that it is for, and last for
-    /// others who cannot wait.
-    fn take_from_maps(
-        &self,
-        zone: &Zone<'m, P>,
-        maps: &ZoneMaps<'m>,
-        wanted: &Wanted<'_>,
-        flags: AllocFlags,
-    ) -> Option<u32> {
-        let reserved = |rights| {
-            let may = flags.intersects(rights);
-            let number = if may { zone.take_reserved(maps, flags, wanted.order) } else { None };
-            number.inspect(|_| self.note_direct(zone, 1, wanted.order))
-        };
-        reserved(AllocFlags::HIGHATOMIC)
-            .or_else(|| self.take_past_lists(zone, maps, wanted.of_zone(flags)))
-            .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
-    }
-
     /// Counts blocks that came straight from a zone.
-    pub(super) fn note_direct(&self, zone: &Zone<'m, P>, blocks: u64, order: Order) {
+    pub(crate) fn note_direct(&self, zone: &Zone<'m, P>, blocks: u64, order: Order) {
         let events = zone.events();
         ZoneEvents::add(&events.direct_allocs, blocks);
         ZoneEvents::add(&events.direct_alloc_pages, blocks << order.0);
@@ -309,28 +247,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Wakes background reclaim of a zone whose watermarks were boosted. `mm/page_alloc.c: rmqueue`, 6.12.
-    pub(super) fn wake_if_boosted(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
+    pub(crate) fn wake_if_boosted(&self, zone: &Zone<'m, P>, flags: AllocFlags) {
         if flags.contains(AllocFlags::KSWAPD) && zone.take_boosted() {
             let (node, kind) = (self.node_id(zone.node()), zone.kind());
             let shortage = Shortage { node, kind, order: Order(0), gfp: Gfp(0) };
             self.platform.wake_reclaim(shortage);
         }
     }
-}
-
-/// A block from the buddy: from the reserve first for those that it is for, and last for others who cannot
-/// wait. `rmqueue_buddy`, facts 1.7.
-fn take_block(buddy: &mut Buddy, frames: ZoneFrames<'_>, wants: ZoneRequest) -> Option<u32> {
-    let reserved = |buddy: &mut Buddy, rights| {
-        if wants.flags.intersects(rights) {
-            buddy.alloc_reserved(frames, wants.order)
-        } else {
-            None
-        }
-    };
-    reserved(buddy, AllocFlags::HIGHATOMIC)
-        .or_else(|| buddy.alloc(frames, wants.block()))
-        .or_else(|| reserved(buddy, AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
 }
 
 #[cfg(test)]

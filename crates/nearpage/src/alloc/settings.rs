@@ -6,9 +6,8 @@ use super::plugged::HotplugCounts;
 use super::state::State;
 use crate::error::UnknownNode;
 use crate::host::{Lock, Platform};
-use crate::pcp::pageset::Pageset;
+use crate::pcp::pageset::{Pageset, PagesetRules};
 use crate::pcp::sizes::{Sizes, ZoneShare};
-use crate::pcp::{CountedList, LISTS, list_order};
 use crate::sync::Ordering;
 use crate::units::{NodeId, NodeIndex, PageCount, ZoneIndex, ZoneKind};
 use crate::watermark::{self, SettingError, Settings, Watermarks, ZoneSize};
@@ -263,24 +262,15 @@ impl<P: Platform> Online for PageAllocator<'_, P> {
     }
 }
 
-/// Under nearpage's own rules all that a pageset keeps is at most so many times what its size allows.
-const OF_A_BUDGET: u64 = 3;
-
-/// Gives a pageset its sizes: no more than its largest list can hold.
+/// Gives a pageset its sizes, within its bounds.
 fn resize<P: Platform>(
     rules: &crate::pcp::tuning::PcpRules,
     pageset: &Pageset<'_, P>,
     sizes: Sizes,
     budget: Option<PageCount>,
 ) {
-    let pages = |index: usize| (pageset.list(index).capacity() as u64) << list_order(index).0;
-    // A quota has no bound of its own.
-    let capacity = match pageset.quota() {
-        Some(_) => u64::MAX,
-        None => (0..LISTS).map(pages).max().unwrap_or(0),
-    };
-    // Lists come on top of the quota.
-    let part = if budget.is_some() && pageset.quota().is_some() { OF_A_BUDGET } else { 1 };
+    let (capacity, kept) = P::Rules::bounds(pageset);
+    let part = if budget.is_some() { kept } else { 1 };
     let fit = |pages: PageCount| PageCount(pages.0.min(capacity) / part);
     let mut tuning = pageset.tuning();
     tuning.resize(rules, fit(sizes.high_min), fit(sizes.high_max), fit(sizes.batch));

@@ -25,6 +25,7 @@ use crate::gfp::Gfp;
 use crate::host::{CompactEffort, Compacted, Platform, Shortage};
 use crate::units::{COSTLY_ORDER, Order, Pfn, ZoneKind};
 use crate::watermark::AllocFlags;
+use crate::zone::ZoneRules;
 
 /// Rounds of reclaim without progress before giving up. `mm/internal.h: MAX_RECLAIM_RETRIES`, 6.12.
 const ROUNDS_WITHOUT_PROGRESS_MAX: u32 = 16;
@@ -69,10 +70,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// Gives a pageblock reserved for urgent requests to this one; returns whether there was any.
     fn unreserve(&self, wanted: &Wanted<'_>, force: Force) -> bool {
-        let gave_up = self.zonelist(wanted).any(|zone| match zone.maps() {
-            Some(maps) => zone.unreserve_pageblock(maps, wanted.migratetype, force),
-            None => zone.lock().buddy().unreserve(*zone.frames(), wanted.migratetype, force),
-        });
+        let gave_up =
+            self.zonelist(wanted).any(|zone| P::Rules::unreserve(zone, wanted.migratetype, force));
         if gave_up {
             count(&self.nodes[wanted.node.0 as usize].stalls.unreserved);
         }

@@ -9,12 +9,12 @@
 use super::allocator::{Cpu, PageAllocator};
 use crate::host::Platform;
 use crate::pcp::Storage;
-use crate::pcp::pageset::Pageset;
+use crate::pcp::pageset::{Pageset, PagesetRules};
 use crate::units::CpuId;
 use crate::zone::LockWork;
 
 /// A hold of another CPU's pagesets, under way.
-pub(super) struct Taken<'m, P: Platform> {
+pub(crate) struct Taken<'m, P: Platform> {
     cpu: &'m Cpu<'m, P>,
     before: Changes,
 }
@@ -32,10 +32,9 @@ impl Changes {
     fn of<P: Platform>(pagesets: &[Pageset<'_, P>]) -> Changes {
         let mut changes = Changes::default();
         for pageset in pagesets {
-            match pageset.pieces() {
-                Some(pieces) => changes.pieces = changes.pieces.wrapping_add(pieces.changes()),
-                None => changes.blocks += pageset.blocks(),
-            }
+            let (blocks, pieces) = P::Rules::changes(pageset);
+            changes.blocks += blocks;
+            changes.pieces = changes.pieces.wrapping_add(pieces);
         }
         changes
     }
@@ -47,7 +46,7 @@ impl Changes {
 
 impl<P: Platform> Taken<'_, P> {
     /// Counts what was done to the lists. The pagesets are still held.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         let changes = Changes::of(self.cpu.pagesets).since(self.before);
         self.end_after(changes);
     }
@@ -60,7 +59,7 @@ impl<P: Platform> Taken<'_, P> {
 
 impl<'m, P: Platform> PageAllocator<'m, P> {
     /// Counts that a CPU's pagesets were taken, unless by that CPU itself. The caller has hold of them.
-    pub(super) fn note_taken(&self, cpu: &'m Cpu<'m, P>) -> Option<Taken<'m, P>> {
+    pub(crate) fn note_taken(&self, cpu: &'m Cpu<'m, P>) -> Option<Taken<'m, P>> {
         if self.platform.storage().current_cpu() == cpu.owner.cpu {
             return None;
         }

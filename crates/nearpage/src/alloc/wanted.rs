@@ -12,12 +12,12 @@ use crate::zone::Zone;
 
 /// A request with what follows from its flags.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) order: Order,
-    pub(super) gfp: Gfp,
-    pub(super) migratetype: Migratetype,
+pub(crate) struct Wanted<'a> {
+    pub(crate) order: Order,
+    pub(crate) gfp: Gfp,
+    pub(crate) migratetype: Migratetype,
     /// Highest zone kind that may be used.
-    pub(super) kind: ZoneKind,
+    pub(crate) kind: ZoneKind,
     /// The node whose zonelist is walked.
     pub(super) node: NodeIndex,
     /// Where the zonelists of this CPU begin in the table of all.
@@ -38,23 +38,23 @@ pub(super) enum Climbs {
 }
 
 impl Wanted<'_> {
-    pub(super) fn of_zone(&self, flags: AllocFlags) -> ZoneRequest {
+    pub(crate) fn of_zone(&self, flags: AllocFlags) -> ZoneRequest {
         ZoneRequest { order: self.order, migratetype: self.migratetype, kind: self.kind, flags }
     }
 }
 
 /// A request as a zone sees it.
 #[derive(Clone, Copy)]
-pub(super) struct ZoneRequest {
-    pub(super) order: Order,
-    pub(super) migratetype: Migratetype,
+pub(crate) struct ZoneRequest {
+    pub(crate) order: Order,
+    pub(crate) migratetype: Migratetype,
     /// Highest zone kind that the request may use.
-    pub(super) kind: ZoneKind,
-    pub(super) flags: AllocFlags,
+    pub(crate) kind: ZoneKind,
+    pub(crate) flags: AllocFlags,
 }
 
 impl ZoneRequest {
-    pub(super) fn block(self) -> BlockRequest {
+    pub(crate) fn block(self) -> BlockRequest {
         let fragmentation = if self.flags.contains(AllocFlags::NOFRAGMENT) {
             Fragmentation::Avoided
         } else {
@@ -140,7 +140,7 @@ impl Scope<'_> {
 
 /// The flags of the first scan: the low mark, and no mixing of pageblocks where the preferred zone has
 /// alternatives. Facts 4.1.
-pub(super) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> AllocFlags {
+pub(crate) fn first_flags<P: Platform>(gfp: Gfp, preferred: &Zone<'_, P>) -> AllocFlags {
     let when = |condition, flags| if condition { flags } else { AllocFlags::WMARK_MIN };
     AllocFlags::WMARK_LOW
         .union(when(gfp.contains(Gfp::KSWAPD_RECLAIM), AllocFlags::KSWAPD))

@@ -49,6 +49,12 @@ pub struct Buddy {
     pub(super) reserved: u64,
 }
 
+impl core::fmt::Debug for Buddy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Buddy").field("free_pages", &self.free_pages).finish_non_exhaustive()
+    }
+}
+
 impl Buddy {
     /// A zone without memory.
     pub const fn new(rules: FallbackRules) -> Buddy {

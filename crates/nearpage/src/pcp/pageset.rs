@@ -17,14 +17,15 @@
 
 use core::ops::Range;
 
-use super::pieces::{Kind, Pieces};
+use super::pieces::Pieces;
 use super::storage::{CountedList, ListCounts, Pop, Push, Storage};
 use super::tuning::{PcpRules, SETTING_WORDS, Tuning, WORDS};
-use super::{ALL_LISTS, COLD, LISTS, list_index, list_order, list_type};
-use crate::frame::{ListEnd, Word, ZoneFrames};
-use crate::host::{Access, PageblockOwners, Platform};
+use super::{ALL_LISTS, LISTS, list_order, list_type};
+use crate::check_error::CheckError;
+use crate::frame::{Word, ZoneFrames};
+use crate::host::Platform;
 use crate::places::quota::Quota;
-use crate::places::size::{COLD_MAX, QuotaSize};
+use crate::rule_set::{ByModel, CacheByModel, HasMaps, RuleParts, rules};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, OwnedCounter};
 use crate::units::{CpuId, NodeIndex, Order, PageCount, Pfn};
 use crate::zone::{WorkCounters, Zone};
@@ -50,9 +51,6 @@ pub struct PagesetCounts {
     /// Writes to words that all CPUs share, under nearpage's own rules: the zone's counter and its bits.
     pub shared_writes: u64,
 }
-
-/// Under nearpage's own rules each pageset has what these say.
-const QUOTA_OF_EACH: &str = "each pageset has a quota";
 
 /// Events of a pageset, counted by its CPU.
 #[derive(Debug, Default)]
@@ -105,10 +103,94 @@ pub struct Pageset<'m, P: Platform> {
     /// Pages on all lists, if the storage is exact: then each operation asks.
     pages: OwnedCounter,
     events: PagesetEvents,
-    /// What takes the place of the lists if CPUs own pageblocks.
-    pieces: Option<&'m Pieces>,
-    /// What the CPU may take past its lists, under nearpage's own rules.
-    quota: Option<&'m Quota>,
+    cache: CacheOf<'m, P>,
+}
+
+/// What a CPU has of a zone beside its lists.
+pub(crate) type CacheOf<'m, P> = <<P as Platform>::Rules as RuleParts>::Cache<'m>;
+
+rules! {
+    /// What rules do to a pageset.
+    trait PagesetRules: RuleParts;
+
+    /// Takes the hottest block of a list.
+    fn pop(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop
+        => { platform.storage().pop(on, pageset.list(index), pageset.frames()) }
+        | pop_piece_or_listed;
+    /// Puts a block at the hot end of a list.
+    fn push(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push
+        => { platform.storage().push(on, pageset.list(index), pageset.frames(), number) }
+        | push_piece_or_listed;
+    /// Takes up to `out.len()` blocks from the hot end of a list, hottest first; returns how many.
+    fn pop_batch(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, out: &mut [u32]) -> usize
+        => { platform.storage().pop_batch(on, pageset.list(index), pageset.frames(), out) }
+        | pop_pieces_or_listed;
+    /// Puts blocks at the hot end of a list, the last one hottest, as far as its limit allows; returns how many.
+    fn push_batch(pageset: &Pageset, platform: &P, on: &OnCpu<'_, P>, index: usize, numbers: &[u32]) -> usize
+        => { platform.storage().push_batch(on, pageset.list(index), pageset.frames(), numbers) }
+        | push_pieces_or_listed;
+    /// Appends adjoining blocks at the cold end of a list, as far as there is room; returns how many.
+    fn append_run(
+        pageset: &Pageset,
+        storage: &P::Storage,
+        on: &OnCpu<'_, P>,
+        index: usize,
+        first: u32,
+        blocks: u32,
+    ) -> u32 => { storage.append_run(on, pageset.list(index), pageset.frames(), first, list_order(index), blocks) }
+        | append_pieces_or_listed;
+    /// Calls `each` with every block on a list, hottest first.
+    fn for_each_block(pageset: &Pageset, index: usize, each: &mut dyn FnMut(u32)) => { P::Storage::for_each(pageset.list(index), pageset.frames(), each) }
+        | each_piece_or_listed;
+    /// What a list holds and has seen.
+    fn counts_of(pageset: &Pageset, index: usize) -> ListCounts
+        => { pageset.list(index).counts() } | counts_of_pieces_or_listed;
+    /// Whether a list has no block for a pop.
+    fn is_empty(pageset: &Pageset, index: usize) -> bool
+        => { pageset.list(index).count() == 0 } | { !pageset.has_pieces() && pageset.list(index).count() == 0 };
+    /// Blocks on lists, and changes of the pieces.
+    fn changes(pageset: &Pageset) -> (u64, u64) => { (pageset.blocks(), 0) } | changes_of_pieces;
+    /// Whether frees go to the CPU that owns a pageblock.
+    fn frees_to_owners(pageset: &Pageset) -> bool => { false } | has_pieces;
+    /// Marks blocks that the CPU has beside its lists, in a walk; returns their pages.
+    fn mark_beside(
+        pageset: &Pageset,
+        mark: impl Fn(u32, Order) -> Result<(), CheckError>,
+    ) -> Result<u64, CheckError> => { Ok(0) } | mark_pieces;
+    /// Pages that the CPU may take beside its lists.
+    fn beside(pageset: &Pageset) -> PageCount => { pageset.quota().pages() } | { PageCount(0) };
+    /// Writes to words that all CPUs share.
+    fn shared_writes(pageset: &Pageset) -> u64 => { pageset.quota().shared_writes.get() } | { 0 };
+    /// What the lists do not tell.
+    fn complete(pageset: &Pageset, totals: &mut Totals) => add_quota_to | count_pieces_in;
+    /// Notes an allocation and what it left; nothing on storages that are not exact.
+    fn note_alloc(pageset: &Pageset, rules: &PcpRules, popped: Pop) => {} | note_alloc_in_tuning;
+    /// Notes what a refill and its allocation left, for rules that want to know.
+    fn note_left(pageset: &Pageset, rules: &PcpRules) => {} | note_left_in_tuning;
+    /// Whether a block is allocated, and goes to list `list` of its order when it is freed; its word is `was`.
+    fn goes_to_list(pageset: &Pageset, list: usize, was: Word, held: Word, number: u32, order: Order) -> bool
+        => { was == held } | is_type_of_list;
+    /// Gives the lists their limits; most of what may be kept goes to list `busy`.
+    fn open(pageset: &Pageset, tuning: &Tuning, busy: usize)
+        => { pageset.set_limits(pageset.quota().size()) } | open_by_tuning;
+    /// The most pages that a pageset can be tuned for, and how many times that it keeps in all, if there is a budget. A quota has
+    /// no bound of its own, and lists come on top of it.
+    fn bounds(pageset: &Pageset) -> (u64, u64) => { (u64::MAX, 3) } | bounds_of_lists;
+}
+
+impl<P: Platform<Rules = ByModel>> Pageset<'_, P> {
+    #[inline(always)]
+    fn has_maps(&self) -> bool {
+        matches!(self.cache, CacheByModel::Places(_))
+    }
+}
+
+impl<'m, P: Platform<Rules: HasMaps>> Pageset<'m, P> {
+    /// What the CPU may take past its lists.
+    #[inline(always)]
+    pub(crate) fn quota(&self) -> &'m Quota {
+        P::Rules::quota(self.cache)
+    }
 }
 
 impl<P: Platform> core::fmt::Debug for Pageset<'_, P> {
@@ -142,7 +224,8 @@ impl<'m, P: Platform> Pageset<'m, P> {
             AtomicU32::new(word.bits())
         });
         let pages = OwnedCounter::new();
-        Self { zone, frames, held_words, owner, lists, tuning, pages, events, pieces, quota }
+        let cache = P::Rules::cache(pieces, quota);
+        Self { zone, frames, held_words, owner, lists, tuning, pages, events, cache }
     }
 
     /// Takes hold of the lists, from the CPU that owns them; `None` if somebody else is at them.
@@ -155,19 +238,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         'm: 'a,
     {
         storage.enter(self.owner.cpu, &self.owner.exclusion)
-    }
-
-    /// The pieces, if CPUs own pageblocks. Only on storages that are exact.
-    #[inline(always)]
-    pub(crate) fn pieces(&self) -> Option<&'m Pieces> {
-        let may_be = matches!(P::OWNERS, None | Some(PageblockOwners::Cpus));
-        if P::Storage::EXACT && may_be { self.pieces } else { None }
-    }
-
-    /// Whether a block is of a pageblock that this pageset's CPU owns.
-    pub(crate) fn kind_of(&self, number: u32) -> Kind {
-        let is_ours = self.frames.owned(number).owner() == Some(self.owner.cpu);
-        if is_ours { Kind::Owned } else { Kind::Cached }
     }
 
     /// The CPU that owns the lists.
@@ -188,34 +258,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         match self.held_words.get(index) {
             Some(word) => Word::of_bits(word.load(Ordering::Relaxed)),
             None => self.frames.allocated(list_order(index), list_type(index)),
-        }
-    }
-
-    /// The list that takes a block whose word was `held`, under nearpage's own rules: the one that blocks of its order and type
-    /// come from, but for single pages that it did not give in its last refills.
-    #[inline]
-    pub(crate) fn list_of_freed(&self, held: Word, order: Order) -> Option<usize> {
-        // What came out of the reserve goes back there.
-        let of = Some(held.migratetype()).filter(|of| of.is_mergeable())?;
-        let list = list_index(order, of)?;
-        let word = self.held_word(list);
-        let is_hot = order > Order(0) || held == word || held == word.with_last_tag();
-        Some(if is_hot { list } else { COLD })
-    }
-
-    /// From now on, blocks from list `index` are told apart from those that it gave before.
-    pub(crate) fn begin_tag(&self, index: usize) {
-        let word = self.held_word(index).with_next_tag();
-        self.held_words[index].store(word.bits(), Ordering::Relaxed);
-    }
-
-    /// What the CPU may take past its lists, under nearpage's own rules.
-    #[inline(always)]
-    pub(crate) fn quota(&self) -> Option<&'m Quota> {
-        match P::OWNERS {
-            None => self.quota,
-            Some(PageblockOwners::Quotas) => Some(self.quota.expect(QUOTA_OF_EACH)),
-            Some(_) => None,
         }
     }
 
@@ -243,7 +285,16 @@ impl<'m, P: Platform> Pageset<'m, P> {
 
     /// How many lists there are.
     pub fn list_count(&self) -> usize {
-        if self.quota.is_some() { ALL_LISTS } else { LISTS }
+        P::Rules::lists(self.cache)
+    }
+
+    pub(crate) fn cache(&self) -> CacheOf<'m, P> {
+        self.cache
+    }
+
+    /// Words of blocks from each list while somebody has them, to be changed.
+    pub(crate) fn held_words(&self) -> &[AtomicU32; LISTS] {
+        &self.held_words
     }
 
     /// Events, to be counted.
@@ -260,7 +311,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             drains: events.drains.get(),
             drained_pages: PageCount(events.drained_pages.get()),
             high_order_drains: events.high_order_drains.get(),
-            shared_writes: self.quota.map_or(0, |quota| quota.shared_writes.get()),
+            shared_writes: P::Rules::shared_writes(self),
         }
     }
 
@@ -275,7 +326,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// # Panics
     /// If there are not so many lists.
     pub fn list_counts(&self, index: usize) -> ListCounts {
-        self.counts_of(index)
+        P::Rules::counts_of(self, index)
     }
 
     /// Calls `each` with the first frame of every block on a list, hottest first. Only while no other thread uses the
@@ -285,13 +336,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// If there are not so many lists.
     #[doc(hidden)]
     pub fn for_each_block(&self, index: usize, mut each: impl FnMut(Pfn)) {
-        let each = &mut |number| each(self.frames.pfn(number));
-        match self.pieces() {
-            None => P::Storage::for_each(self.list(index), &self.frames, each),
-            Some(pieces) => {
-                pieces.for_each(&self.frames, list_order(index), list_type(index), each);
-            }
-        }
+        P::Rules::for_each_block(self, index, &mut |number| each(self.frames.pfn(number)));
     }
 
     /// The tuning state now.
@@ -315,10 +360,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Takes the hottest block of a list.
     #[inline(always)]
     pub(crate) fn pop(&self, platform: &P, on: &OnCpu<'_, P>, index: usize) -> Pop {
-        let popped = match self.pieces() {
-            None => platform.storage().pop(on, self.list(index), &self.frames),
-            Some(pieces) => self.pop_piece(platform, pieces, index),
-        };
+        let popped = P::Rules::pop(self, platform, on, index);
         if P::Storage::EXACT && popped.frame().is_some() {
             self.note_change(index, 0, 1);
         }
@@ -328,10 +370,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
     /// Puts a block at the hot end of a list.
     #[inline(always)]
     pub(crate) fn push(&self, platform: &P, on: &OnCpu<'_, P>, index: usize, number: u32) -> Push {
-        let pushed = match self.pieces() {
-            None => platform.storage().push(on, self.list(index), &self.frames, number),
-            Some(pieces) => self.push_piece(platform, pieces, index, number),
-        };
+        let pushed = P::Rules::push(self, platform, on, index, number);
         if pushed.is_done() {
             self.note_change(index, 1, 0);
         }
@@ -347,14 +386,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         out: &mut [u32],
     ) -> usize {
-        let popped = match self.pieces() {
-            None => platform.storage().pop_batch(on, self.list(index), &self.frames, out),
-            Some(pieces) => {
-                let next = || self.pop_piece(platform, pieces, index).frame();
-                let slots = out.iter_mut().zip(core::iter::from_fn(next));
-                slots.map(|(slot, number)| *slot = number).count()
-            }
-        };
+        let popped = P::Rules::pop_batch(self, platform, on, index, out);
         self.note_change(index, 0, popped as u64);
         popped
     }
@@ -368,15 +400,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         index: usize,
         numbers: &[u32],
     ) -> usize {
-        let pushed = match self.pieces() {
-            None => platform.storage().push_batch(on, self.list(index), &self.frames, numbers),
-            Some(pieces) => {
-                numbers.iter().for_each(|&number| {
-                    let _ = self.push_piece(platform, pieces, index, number);
-                });
-                numbers.len()
-            }
-        };
+        let pushed = P::Rules::push_batch(self, platform, on, index, numbers);
         self.note_change(index, pushed as u64, 0);
         pushed
     }
@@ -390,19 +414,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
         first: u32,
         blocks: u32,
     ) -> u32 {
-        let (list, order) = (self.list(index), list_order(index));
-        let appended = match self.pieces() {
-            None => storage.append_run(on, list, &self.frames, first, order, blocks),
-            Some(pieces) => {
-                let numbers = (0..blocks).map(|block| first + (block << order.0));
-                for number in numbers {
-                    let kind = self.kind_of(number);
-                    let of = list_type(index);
-                    pieces.push(&self.frames, number, order, (kind, of), ListEnd::Tail);
-                }
-                blocks
-            }
-        };
+        let appended = P::Rules::append_run(self, storage, on, index, first, blocks);
         self.note_change(index, appended as u64, 0);
         appended
     }
@@ -425,42 +437,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (&raw const self.pages).cast()
     }
 
-    #[cold]
-    fn pop_piece(&self, platform: &P, pieces: &Pieces, index: usize) -> Pop {
-        platform.touch(self.line(), Access::Write);
-        let touch = |number| platform.touch_page(self.frames.pfn(number), Access::Write);
-        match pieces.pop(&self.frames, list_order(index), list_type(index), touch) {
-            Some(number) => {
-                pieces.note(index, 0, 1);
-                Pop(number)
-            }
-            None => Pop::EMPTY,
-        }
-    }
-
-    #[cold]
-    fn push_piece(&self, platform: &P, pieces: &Pieces, index: usize, number: u32) -> Push {
-        platform.touch(self.line(), Access::Write);
-        let kind = self.kind_of(number);
-        let (order, of) = (list_order(index), list_type(index));
-        pieces.push(&self.frames, number, order, (kind, of), ListEnd::Head);
-        pieces.note(index, 1, 0);
-        Push::DONE
-    }
-
-    /// Counts pages that came to the pieces and left them otherwise than one by one.
-    pub(crate) fn note_pieces(&self, came: u64, left: u64) {
-        self.pages.add(came.wrapping_sub(left));
-    }
-
-    /// What list `index` holds and has seen; under rules with owners, the pieces of its order and type.
-    fn counts_of(&self, index: usize) -> ListCounts {
-        let Some(pieces) = self.pieces() else { return self.list(index).counts() };
-        let (pushes, pops) = pieces.seen(index);
-        let count = pieces.count(list_order(index), list_type(index));
-        ListCounts { count, pops, pushes }
-    }
-
     #[inline(always)]
     fn note_change(&self, index: usize, added: u64, taken: u64) {
         if P::Storage::EXACT {
@@ -468,11 +444,15 @@ impl<'m, P: Platform> Pageset<'m, P> {
         }
     }
 
+    /// Counts pages that came and left otherwise than one by one, on exact storages.
+    pub(crate) fn note_pages(&self, came: u64, left: u64) {
+        self.pages.add(came.wrapping_sub(left));
+    }
+
     /// Pages in the pageset.
     #[inline]
     pub fn count(&self) -> PageCount {
-        let quota = self.quota.map_or(0, |quota| quota.pages().0);
-        PageCount(self.listed().0 + quota)
+        PageCount(self.listed().0 + P::Rules::beside(self).0)
     }
 
     /// Pages on the lists, or in the pieces.
@@ -490,24 +470,14 @@ impl<'m, P: Platform> Pageset<'m, P> {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for index in 0..self.list_count() {
-            let ListCounts { count, pops, pushes } = self.counts_of(index);
+            let ListCounts { count, pops, pushes } = P::Rules::counts_of(self, index);
             let order = list_order(index).0;
             totals.count.0 += (count as u64) << order;
             totals.allocs = totals.allocs.wrapping_add(pops);
             totals.alloc_pages = totals.alloc_pages.wrapping_add(pops << order);
             totals.freed_pages = totals.freed_pages.wrapping_add(pushes << order);
         }
-        if self.pieces().is_some() {
-            totals.count = self.count();
-        }
-        if let Some(quota) = self.quota() {
-            totals.count = self.count();
-            let past_lists = quota.pages_put.get().wrapping_sub(quota.pages_listed.get());
-            totals.freed_pages = totals.freed_pages.wrapping_add(past_lists);
-            let (blocks, pages) = (&self.events.given_blocks, &self.events.given_pages);
-            totals.allocs = totals.allocs.wrapping_add(blocks.get());
-            totals.alloc_pages = totals.alloc_pages.wrapping_add(pages.get());
-        }
+        P::Rules::complete(self, &mut totals);
         totals
     }
 
@@ -526,29 +496,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         (tuning, totals)
     }
 
-    /// Notes an allocation and what it left, for rules that want to know: not where the CPU has a quota. Nothing on storages that
-    /// are not exact.
-    #[inline(always)]
-    pub(crate) fn note_alloc(&self, rules: &PcpRules, popped: Pop) {
-        if P::Storage::EXACT && self.quota().is_none() {
-            let mut tuning = self.tuning();
-            tuning.before_alloc(rules);
-            if popped.frame().is_some() && rules.counts_unused() {
-                tuning.after_alloc(self.count());
-            }
-            self.set_tuning(tuning);
-        }
-    }
-
-    /// Notes what a refill and its allocation left, for rules that want to know.
-    pub(crate) fn note_left(&self, rules: &PcpRules) {
-        if P::Storage::EXACT && rules.counts_unused() {
-            let mut tuning = self.tuning();
-            tuning.after_alloc(self.count());
-            self.set_tuning(tuning);
-        }
-    }
-
     /// Splits `high` over the lists as their limits; most of it goes to list `busy`. As long as more is out than a
     /// hard limit allows, the lists are closed instead.
     pub(crate) fn share_high(&self, tuning: &Tuning, busy: usize) {
@@ -556,7 +503,7 @@ impl<'m, P: Platform> Pageset<'m, P> {
             return;
         }
         if !self.zone.is_over_limit() {
-            self.open(tuning, busy);
+            P::Rules::open(self, tuning, busy);
         }
         // A limit may have come meanwhile.
         if self.zone.is_over_limit() {
@@ -570,41 +517,6 @@ impl<'m, P: Platform> Pageset<'m, P> {
         for list in self.lists() {
             list.set_limit(0);
         }
-    }
-
-    /// The most blocks that a list holds where its CPU has a quota.
-    pub(crate) fn limit_of(&self, index: usize, size: QuotaSize) -> u32 {
-        if index == COLD { COLD_MAX } else { size.list_limit(list_order(index)) }
-    }
-
-    /// Gives the lists the limits that follow from how much may be kept; nothing while they are closed.
-    pub(crate) fn set_limits(&self, size: QuotaSize) {
-        if P::Storage::EXACT || self.zone.is_over_limit() {
-            return;
-        }
-        for (index, list) in self.lists().enumerate() {
-            list.set_limit(self.limit_of(index, size));
-        }
-        // A limit may have come meanwhile.
-        if self.zone.is_over_limit() {
-            self.close();
-        }
-    }
-
-    fn open(&self, tuning: &Tuning, busy: usize) {
-        if let Some(quota) = self.quota {
-            return self.set_limits(quota.size());
-        }
-        let mut left = tuning.high.0;
-        for (index, list) in self.lists().enumerate().filter(|(index, _)| *index != busy) {
-            let order = list_order(index).0;
-            let room = (tuning.batch.0 >> order).max(1);
-            let blocks = list.counts().count as u64 + room;
-            list.set_limit(blocks.min(u32::MAX as u64) as u32);
-            left = left.saturating_sub((blocks - room) << order);
-        }
-        let blocks = (left >> list_order(busy).0).clamp(1, u32::MAX as u64);
-        self.lists[busy].set_limit(blocks as u32);
     }
 }
 

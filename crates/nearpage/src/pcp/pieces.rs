@@ -45,7 +45,7 @@ impl List {
 
 /// The pieces.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     lists: [[List; ORDERS]; TYPES],
     /// By type: bit `o` is set if there are pieces of order `o`.
     orders: [AtomicU16; TYPES],

@@ -7,18 +7,20 @@
 
 use core::ops::Range;
 
-use super::zone_maps::{PAGES, ZoneMaps, isolated_in};
+use super::zone_maps::{PAGES, isolated_in};
 use crate::buddy::Isolated;
 use crate::frame::{FrameState, FreeMap, Migratetype, Word, ZoneFrames};
 use crate::host::Platform;
+use crate::rule_set::HasMaps;
 use crate::units::{Order, PAGEBLOCK_ORDER};
-use crate::zone::Zone;
+use crate::zone::{Lending, Lent, Zone};
 
 const WORD: u32 = u64::BITS;
 
-impl<P: Platform> Zone<'_, P> {
-    /// Memory came: all of these frames are free. The caller has the lock.
-    pub(crate) fn add_frames(&self, maps: &ZoneMaps<'_>, range: Range<u32>) {
+impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
+    /// Memory came: all of these frames are free.
+    pub(crate) fn add_to_maps(&self, range: Range<u32>) {
+        let maps = self.maps();
         let frames = self.frames();
         let mut at = range.start;
         while at < range.end {
@@ -38,21 +40,30 @@ impl<P: Platform> Zone<'_, P> {
         self.release_pages(u64::from(range.end - range.start));
     }
 
+    pub(crate) fn isolate_in_maps(&self, mut pageblocks: impl Iterator<Item = u32>) -> Option<u32> {
+        pageblocks.find(|&number| !self.isolate_pageblock(number))
+    }
+
+    pub(crate) fn end_isolation_in_maps(&self, pageblocks: impl Iterator<Item = u32>) {
+        pageblocks.for_each(|number| self.end_isolation_of(number));
+    }
+
     /// Nobody gets a page of a pageblock any more; returns whether it was not isolated before, for somebody else.
-    pub(crate) fn isolate_pageblock(&self, maps: &ZoneMaps<'_>, number: u32) -> bool {
+    fn isolate_pageblock(&self, number: u32) -> bool {
         let _guard = self.lock();
         let at = number / PAGES;
         if self.frames().pageblock(number) == Migratetype::Isolate {
             return false;
         }
-        self.leave_reserve(maps, at);
+        self.leave_reserve(at);
         self.frames().isolate_pageblock(at * PAGES);
-        self.capture(maps, at);
+        self.capture(at);
         true
     }
 
     /// Takes the free pages of an isolated pageblock, as far as no CPU has a quota for them.
-    fn capture(&self, maps: &ZoneMaps<'_>, at: u32) {
+    fn capture(&self, at: u32) {
+        let maps = self.maps();
         let frames = self.frames();
         if maps.is_whole(at) && self.capture_pages(PAGES.into()) {
             match maps.close_whole(at) {
@@ -76,7 +87,8 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// A pageblock is as it was before it was isolated.
-    pub(crate) fn end_isolation(&self, maps: &ZoneMaps<'_>, number: u32) {
+    fn end_isolation_of(&self, number: u32) {
+        let maps = self.maps();
         let _guard = self.lock();
         let (frames, at) = (self.frames(), number / PAGES);
         let captured = isolated_in(frames, at);
@@ -91,14 +103,14 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// What of isolated pageblocks is in nobody's hands, after another look at it.
-    pub(crate) fn isolated(&self, maps: &ZoneMaps<'_>, range: Range<u32>) -> Isolated {
+    pub(crate) fn isolated_in_maps(&self, range: Range<u32>) -> Isolated {
         let _guard = self.lock();
         let mut isolated = Isolated::default();
         let mut number = range.start;
         while number < range.end {
             let at = number / PAGES;
             let end = range.end.min((at + 1) * PAGES);
-            self.capture(maps, at);
+            self.capture(at);
             let (captured, first) = (isolated_in(self.frames(), at), at * PAGES);
             let free = captured.pages_between(number - first..end - first);
             isolated.free.0 += u64::from(free);
@@ -132,12 +144,8 @@ impl<P: Platform> Zone<'_, P> {
 
     /// Takes the first free pages between two frames that are to be lent: a whole pageblock, or adjoining pages of one word of a
     /// map. Nothing is behind them when they come back: their words are blank from now on.
-    pub(crate) fn lend_pages(
-        &self,
-        maps: &ZoneMaps<'_>,
-        range: Range<u32>,
-        lending: Lending,
-    ) -> Option<Lent> {
+    pub(crate) fn lend_of_maps(&self, range: Range<u32>, lending: Lending) -> Option<Lent> {
+        let maps = self.maps();
         let mut number = range.start;
         while let Some(at) = maps.next_ours(number / PAGES).filter(|at| at * PAGES < range.end) {
             number = number.max(at * PAGES);
@@ -148,10 +156,10 @@ impl<P: Platform> Zone<'_, P> {
             if frames.pageblock(number).is_mergeable() && !frames.is_pageblock_shared(number) {
                 let lent = match maps.is_whole(at) {
                     true if number == at * PAGES && end <= range.end => {
-                        self.lend_whole(maps, at, lending)
+                        self.lend_whole(at, lending)
                     }
                     true => None,
-                    false => self.lend_of_map(maps, number..end.min(range.end), lending),
+                    false => self.lend_of_map(number..end.min(range.end), lending),
                 };
                 if lent.is_some() {
                     return lent;
@@ -162,7 +170,8 @@ impl<P: Platform> Zone<'_, P> {
         None
     }
 
-    fn lend_whole(&self, maps: &ZoneMaps<'_>, at: u32, lending: Lending) -> Option<Lent> {
+    fn lend_whole(&self, at: u32, lending: Lending) -> Option<Lent> {
+        let maps = self.maps();
         let (frames, pages) = (self.frames(), at * PAGES..(at + 1) * PAGES);
         let touched = match touched(frames, pages.clone(), lending) {
             // The words of a block that was freed as one are those of nobody but its head.
@@ -181,12 +190,8 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// Takes adjoining pages of a pageblock that is not whole.
-    fn lend_of_map(
-        &self,
-        maps: &ZoneMaps<'_>,
-        range: Range<u32>,
-        lending: Lending,
-    ) -> Option<Lent> {
+    fn lend_of_map(&self, range: Range<u32>, lending: Lending) -> Option<Lent> {
+        let maps = self.maps();
         let (frames, unit) = (self.frames(), lending.unit.pages().0 as u32);
         let mut first = range.start.next_multiple_of(unit);
         while first + unit <= range.end && unit <= WORD {
@@ -206,7 +211,7 @@ impl<P: Platform> Zone<'_, P> {
                 lent.touched += more;
                 lent.pages = if more > 0 { lent.pages.start..first } else { first..first };
             }
-            if lent.touched > 0 && self.take_run(maps, &lent.pages) {
+            if lent.touched > 0 && self.take_run(&lent.pages) {
                 lent.pages.clone().for_each(|page| frames.word(page).set(Word::BLANK));
                 return Some(lent);
             }
@@ -218,7 +223,8 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// Takes pages of a word of a map, if all are there and no CPU has a quota for them.
-    fn take_run(&self, maps: &ZoneMaps<'_>, pages: &Range<u32>) -> bool {
+    fn take_run(&self, pages: &Range<u32>) -> bool {
+        let maps = self.maps();
         let count = pages.end - pages.start;
         if !self.capture_pages(count.into()) {
             return false;
@@ -234,8 +240,9 @@ impl<P: Platform> Zone<'_, P> {
         taken == bits
     }
 
-    /// Ends what [`lend_pages`](Self::lend_pages) began.
-    pub(crate) fn lent_pages_are_back(&self, maps: &ZoneMaps<'_>, pages: Range<u32>) {
+    /// Ends what [`lend_of_maps`](Self::lend_of_maps) began.
+    pub(crate) fn lent_to_maps(&self, pages: Range<u32>) {
+        let maps = self.maps();
         let count = pages.end - pages.start;
         match count == PAGES {
             true => maps.put_whole(pages.start / PAGES, maps.outside()),
@@ -243,23 +250,6 @@ impl<P: Platform> Zone<'_, P> {
         }
         self.release_pages(count.into());
     }
-}
-
-/// Which free pages are lent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lending {
-    /// Pages come in aligned pieces of this order. A piece above order 6 is a pageblock.
-    pub unit: Order,
-    /// Only pages that were free already when an earlier turn looked at them, by the number of this one.
-    pub turn: Option<u32>,
-}
-
-/// Free pages that were taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Lent {
-    pub pages: Range<u32>,
-    /// How many of them somebody had in hand since they were last taken.
-    pub touched: u32,
 }
 
 /// The lowest bits.

@@ -21,7 +21,10 @@
 pub mod bitmap;
 pub(crate) mod isolation;
 pub mod map;
+mod pages;
+mod pageset;
 pub(crate) mod quota;
 mod reserve;
 pub(crate) mod size;
+mod zone;
 pub(crate) mod zone_maps;

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 /// so they add atomically to the pageset's events, too.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Quota {
+pub struct Quota {
     pages: AtomicU64,
     /// The fewest pages since that was last asked.
     least: AtomicU32,

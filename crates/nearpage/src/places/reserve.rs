@@ -3,20 +3,21 @@
 //! Only who has the zone's lock touches their maps: their pages have words of their own type, so that whoever frees one comes
 //! here. A pageblock is taken into the reserve while it is whole.
 
-use super::quota::Quota;
 use super::zone_maps::{PAGES, Reach, ZoneMaps, note_touched};
 use crate::buddy::Force;
 use crate::frame::Migratetype;
 use crate::host::Platform;
+use crate::rule_set::HasMaps;
 use crate::units::{Order, PAGEBLOCK_ORDER};
 use crate::watermark::AllocFlags;
 use crate::zone::{Zone, ZoneEvents};
 
 const RESERVE: Migratetype = Migratetype::HighAtomic;
 
-impl<P: Platform> Zone<'_, P> {
+impl<P: Platform<Rules: HasMaps>> Zone<'_, P> {
     /// An urgent request was served past the reserve: it grows by a pageblock, up to a hundredth of the zone, if one is whole.
-    pub(crate) fn reserve_pageblock(&self, maps: &ZoneMaps<'_>, by: &Quota) {
+    pub(crate) fn reserve_pageblock(&self) {
+        let maps = self.maps();
         let _guard = self.lock();
         let pageblock = u64::from(PAGES);
         let hundredth = self.managed().0 / 100;
@@ -24,7 +25,7 @@ impl<P: Platform> Zone<'_, P> {
         if maps.reserved() >= most || !self.keep_back(pageblock) {
             return;
         }
-        match maps.take_whole(self.frames(), RESERVE, by) {
+        match maps.take_whole(self.frames(), RESERVE, maps.outside()) {
             Some(at) => {
                 note_touched(self.frames(), at * PAGES, PAGEBLOCK_ORDER);
                 self.frames().map(at * PAGES).fill();
@@ -35,12 +36,8 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// A block out of the reserve, for a request that may.
-    pub(crate) fn take_reserved(
-        &self,
-        maps: &ZoneMaps<'_>,
-        flags: AllocFlags,
-        order: Order,
-    ) -> Option<u32> {
+    pub(crate) fn take_reserved(&self, flags: AllocFlags, order: Order) -> Option<u32> {
+        let maps = self.maps();
         if self.kept_back() < order.pages() {
             return None;
         }
@@ -56,13 +53,8 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// Frees a block whose word says that it came out of the reserve.
-    pub(crate) fn free_reserved(
-        &self,
-        platform: &P,
-        maps: &ZoneMaps<'_>,
-        number: u32,
-        order: Order,
-    ) {
+    pub(crate) fn free_reserved(&self, platform: &P, number: u32, order: Order) {
+        let maps = self.maps();
         ZoneEvents::add(&self.events().direct_free_pages, order.pages().0);
         let guard = self.lock();
         let is_reserved = self.frames().pageblock(number) == RESERVE;
@@ -79,12 +71,8 @@ impl<P: Platform> Zone<'_, P> {
 
     /// Gives one reserved pageblock that has a free page to type `ours`; the last one only if `force` says so. Returns whether
     /// there was one.
-    pub(crate) fn unreserve_pageblock(
-        &self,
-        maps: &ZoneMaps<'_>,
-        ours: Migratetype,
-        force: Force,
-    ) -> bool {
+    pub(crate) fn unreserve_pageblock(&self, ours: Migratetype, force: Force) -> bool {
+        let maps = self.maps();
         let _guard = self.lock();
         let pageblock = u64::from(PAGES);
         if maps.reserved() == 0 || maps.reserved() <= pageblock && force == Force::KeepsLast {
@@ -92,12 +80,13 @@ impl<P: Platform> Zone<'_, P> {
         }
         let is_it = |at: &u32| self.frames().map(at * PAGES).count() > 0;
         let Some(at) = maps.reserved_pageblocks(self.frames()).find(is_it) else { return false };
-        self.end_reserve(maps, at, ours);
+        self.end_reserve(at, ours);
         true
     }
 
     /// A pageblock is not reserved any more; the caller has the lock.
-    fn end_reserve(&self, maps: &ZoneMaps<'_>, at: u32, of: Migratetype) {
+    fn end_reserve(&self, at: u32, of: Migratetype) {
+        let maps = self.maps();
         self.frames().set_pageblock(at * PAGES, of);
         self.keep_back_no_more(self.frames().map(at * PAGES).count().into());
         maps.set_reserved(maps.reserved() - u64::from(PAGES));
@@ -106,12 +95,8 @@ impl<P: Platform> Zone<'_, P> {
 
     /// Gives a pageblock another type, to arrange a state; returns whether that can be. The pages that are held keep theirs: so
     /// only a whole one becomes part of the reserve.
-    pub(crate) fn set_pageblock_type(
-        &self,
-        maps: &ZoneMaps<'_>,
-        number: u32,
-        of: Migratetype,
-    ) -> bool {
+    pub(crate) fn set_pageblock_type(&self, number: u32, of: Migratetype) -> bool {
+        let maps = self.maps();
         let _guard = self.lock_from_outside();
         let (frames, at) = (self.frames(), number / PAGES);
         let before = frames.pageblock(number);
@@ -130,7 +115,7 @@ impl<P: Platform> Zone<'_, P> {
             maps.set_reserved(maps.reserved() + u64::from(PAGES));
         }
         if before == RESERVE {
-            self.end_reserve(maps, at, of);
+            self.end_reserve(at, of);
         }
         frames.set_pageblock(number, of);
         maps.note_some(frames, at, maps.outside());
@@ -138,17 +123,17 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// Takes a block out of the zone, whatever its marks, to arrange a state.
-    pub(crate) fn take_apart(
+    pub(crate) fn take_apart_from_maps(
         &self,
         platform: &P,
-        maps: &ZoneMaps<'_>,
         order: Order,
         of: Migratetype,
     ) -> Option<u32> {
+        let maps = self.maps();
         let flags = AllocFlags::OVER_LIMIT.union(AllocFlags::NO_WATERMARKS);
         let (pages, limits) = (order.pages().0, (flags, self.kind()));
         if of == RESERVE {
-            return self.take_reserved(maps, AllocFlags::OVER_LIMIT, order);
+            return self.take_reserved(AllocFlags::OVER_LIMIT, order);
         }
         if self.claim_pages(platform, limits, pages, pages) == 0 {
             return None;
@@ -161,9 +146,9 @@ impl<P: Platform> Zone<'_, P> {
     }
 
     /// A pageblock that is about to be isolated leaves the reserve; the caller has the lock.
-    pub(crate) fn leave_reserve(&self, maps: &ZoneMaps<'_>, at: u32) {
+    pub(crate) fn leave_reserve(&self, at: u32) {
         if self.frames().pageblock(at * PAGES) == RESERVE {
-            self.end_reserve(maps, at, Migratetype::Movable);
+            self.end_reserve(at, Migratetype::Movable);
         }
     }
 }

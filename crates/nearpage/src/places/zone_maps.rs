@@ -28,7 +28,7 @@ const IN_VAIN: u32 = 256;
 
 /// The pageblocks of a zone, by number: that of their frames, divided by the pages of one.
 #[derive(Debug)]
-pub(crate) struct ZoneMaps<'m> {
+pub struct ZoneMaps<'m> {
     whole: Bitmap<'m>,
     some: [Bitmap<'m>; TYPES],
     /// Pageblocks that have memory of the zone; those between them may be other zones'.

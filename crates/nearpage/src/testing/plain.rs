@@ -58,6 +58,7 @@ impl<const HARDENED: bool> Platform for Plain<HARDENED> {
     const HARDENED: bool = HARDENED;
     type Lock<T> = SingleLock<T>;
     type Storage = SingleStorage;
+    type Rules = crate::rule_set::ByModel;
     type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
 

@@ -5,7 +5,7 @@ use crate::host::Platform;
 use crate::pcp::pageset::Pageset;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{NodeIndex, PageCount};
-use crate::zone::{LockHolds, Zone, ZoneEvents};
+use crate::zone::{LockHolds, Zone, ZoneEvents, ZoneRules};
 
 /// What was counted for one zone, or for several together, since the allocator was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,10 +142,9 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     /// # Panics
     /// If the zone is of another allocator and this one has fewer.
     pub fn shared_writes(&self, zone: &Zone<'m, P>) -> Option<u64> {
-        let outside = zone.maps()?.outside().shared_writes.get();
+        let outside = P::Rules::shared_writes(zone)?;
         let pagesets = self.cpus().map(|(.., pagesets)| &pagesets[zone.index().0 as usize]);
-        let quotas = pagesets.filter_map(|pageset| pageset.quota());
-        Some(outside + quotas.map(|quota| quota.shared_writes.get()).sum::<u64>())
+        Some(outside + pagesets.map(|pageset| pageset.counts().shared_writes).sum::<u64>())
     }
 
     /// What was counted for the zones of a node; zeroes for a node without memory.

@@ -3,11 +3,12 @@
 use core::ops::ControlFlow;
 
 use super::events::ZoneEvents;
-use super::{BOOSTED, COUNTED, Ledgers, Zone};
+use super::{BOOSTED, COUNTED, GuardedOf, Ledgers, Zone, ZoneRules};
 use crate::buddy::Buddy;
 use crate::frame::Migratetype;
 use crate::host::{Lock, Platform};
-use crate::sync::Ordering;
+use crate::rule_set::{HasBuddy, Held, Published, RuleParts};
+use crate::sync::{AtomicU8, Ordering};
 use crate::units::{ORDERS, Order, PageCount, Pfn};
 use crate::watermark::AllocFlags;
 
@@ -25,14 +26,13 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// The one place where the lock is taken.
     fn take(&self, counting: Counting) -> ZoneGuard<'_, 'm, P> {
-        let buddy = self.buddy.lock();
+        let guarded = self.guarded.lock();
         if counting == Counting::Counted {
             self.published.work.begin();
         }
-        let counts = self.has(COUNTED) && self.maps().is_none();
-        let free_before = if counts { Some(buddy.unused_pages()) } else { None };
+        let unused = if self.has(COUNTED) { P::Rules::unused(&guarded, &self.stock) } else { None };
         let (flags, claimed) = (AllocFlags::default(), PageCount(0));
-        ZoneGuard { zone: self, buddy, counting, flags, free_before, claimed }
+        ZoneGuard { zone: self, guarded, counting, flags, free_before: unused, claimed }
     }
 
     /// Takes the lock to move pages between the buddy and somebody: counted among the acquisitions.
@@ -53,7 +53,8 @@ impl<'m, P: Platform> Zone<'m, P> {
     pub(crate) fn count_in_ledgers(&self) {
         let guard = self.lock();
         if !self.has(COUNTED) {
-            let out = PageCount(self.managed().0 - guard.buddy.unused_pages().0);
+            let unused = P::Rules::unused(&guard.guarded, &self.stock).unwrap_or_default();
+            let out = PageCount(self.managed().0 - unused.0);
             self.ledgers.node.add(out);
             self.ledgers.all.add(out);
             self.put(COUNTED, true);
@@ -70,12 +71,7 @@ impl<'m, P: Platform> Zone<'m, P> {
 
     /// Free blocks by type and order. May take the zone's lock.
     pub(crate) fn free_area(&self) -> [[u32; ORDERS]; Migratetype::COUNT] {
-        if let Some(maps) = self.maps() {
-            return maps.free_area(&self.frames);
-        }
-        let guard = self.lock_from_outside();
-        let blocks = |of| core::array::from_fn(|order| guard.buddy.blocks(Order(order as u8), of));
-        Migratetype::ALL.map(blocks)
+        P::Rules::free_area(self)
     }
 
     /// Calls `each` with the first frame of every free block of an order on the list of a type, in the order in which
@@ -87,57 +83,31 @@ impl<'m, P: Platform> Zone<'m, P> {
         &self,
         order: Order,
         migratetype: Migratetype,
-        mut each: impl FnMut(Pfn) -> ControlFlow<()>,
+        each: impl FnMut(Pfn) -> ControlFlow<()>,
     ) {
-        if let Some(maps) = self.maps() {
-            let each = &mut |number| each(self.frames.pfn(number));
-            let _ = maps.each_free_block(&self.frames, order, migratetype, each);
-            return;
-        }
-        let guard = self.lock_from_outside();
-        let mut blocks = guard.buddy.list(self.frames, order, migratetype);
-        let _ = blocks.try_for_each(|number| each(self.frames.pfn(number)));
+        P::Rules::each_free_block(self, order, migratetype, each);
     }
 
     /// Pages of pageblocks that are reserved for urgent requests of higher order, free or not. Takes the zone's lock.
     pub fn reserved_pages(&self) -> PageCount {
-        match self.maps() {
-            Some(maps) => PageCount(maps.reserved()),
-            None => self.lock_from_outside().buddy.reserved(),
-        }
+        P::Rules::reserved(self)
     }
 
     /// How often a block of another type was taken, or made the request's own, since the zone began: what Linux logs as
     /// `mm_page_alloc_extfrag` (`mm/page_alloc.c: __rmqueue_claim, __rmqueue_steal`, 6.12). Takes the zone's lock.
     pub fn type_fallbacks(&self) -> u64 {
-        match self.maps() {
-            Some(maps) => maps.fallbacks(),
-            None => self.lock_from_outside().buddy.fallbacks(),
-        }
+        P::Rules::fallbacks(self)
     }
 
-    fn publish(&self, buddy: &Buddy) {
-        if self.maps().is_some() {
+    fn publish(&self, guarded: &GuardedOf<P>) {
+        let Some(published) = P::Rules::published(guarded, &self.stock) else {
             return self.publish_headroom();
-        }
-        let free = buddy.free_pages().0;
-        let orders = buddy.largest_available_order().map_or(0, |order| order.0 + 1);
-        self.published.free.store(PageCount(free), buddy.kept_back());
-        if self.published.orders.load(Ordering::Relaxed) != orders {
-            self.published.orders.store(orders, Ordering::Relaxed);
-        }
-        self.publish_reserve(buddy);
-        let headroom = self.headroom_now(free, orders);
-        if self.headroom.load(Ordering::Relaxed) != headroom {
-            self.headroom.store(headroom, Ordering::Relaxed);
-        }
-    }
-
-    fn publish_reserve(&self, buddy: &Buddy) {
-        let reserved_orders = buddy.largest_reserved_order().map_or(0, |order| order.0 + 1);
-        if self.published.reserved_orders.load(Ordering::Relaxed) != reserved_orders {
-            self.published.reserved_orders.store(reserved_orders, Ordering::Relaxed);
-        }
+        };
+        let Published { free, kept_back, orders, reserved_orders } = published;
+        self.published.free.store(free, kept_back);
+        store_if_other(&self.published.orders, orders);
+        store_if_other(&self.published.reserved_orders, reserved_orders);
+        store_if_other(&self.headroom, self.headroom_now(free.0, orders));
     }
 
     pub(super) fn headroom_now(&self, free: u64, orders: u8) -> u8 {
@@ -151,6 +121,13 @@ impl<'m, P: Platform> Zone<'m, P> {
     }
 }
 
+/// Writes only what changes: readers of the line are many.
+fn store_if_other(cell: &AtomicU8, value: u8) {
+    if cell.load(Ordering::Relaxed) != value {
+        cell.store(value, Ordering::Relaxed);
+    }
+}
+
 /// Whether a hold is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counting {
@@ -161,7 +138,7 @@ enum Counting {
 /// The zone's lock, held. Dropping it publishes what other threads read without it.
 pub(crate) struct ZoneGuard<'a, 'm, P: Platform> {
     zone: &'a Zone<'m, P>,
-    buddy: <P::Lock<Buddy> as Lock<Buddy>>::Guard<'a>,
+    guarded: <P::Lock<GuardedOf<P>> as Lock<GuardedOf<P>>>::Guard<'a>,
     counting: Counting,
     /// Of the request that blocks are taken for.
     flags: AllocFlags,
@@ -176,12 +153,6 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     #[inline]
     pub fn zone(&self) -> &'a Zone<'m, P> {
         self.zone
-    }
-
-    /// The free blocks.
-    #[inline]
-    pub fn buddy(&mut self) -> &mut Buddy {
-        &mut self.buddy
     }
 
     /// Asks the limits for blocks; returns how many of them may be taken in this hold. A request that may exceed them
@@ -221,8 +192,9 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     /// Brings the ledgers in line with what left and came back.
     fn settle(&self) {
         let Some(before) = self.free_before else { return };
+        let unused = P::Rules::unused(&self.guarded, &self.zone.stock).unwrap_or_default();
         // Free pages as they would be if just what was claimed had left.
-        let now = PageCount(self.buddy.unused_pages().0 + self.claimed.0);
+        let now = PageCount(unused.0 + self.claimed.0);
         for ledger in [self.zone.ledgers.node, self.zone.ledgers.all] {
             if now > before {
                 ledger.sub(PageCount(now.0 - before.0));
@@ -256,18 +228,25 @@ impl<'a, 'm, P: Platform> ZoneGuard<'a, 'm, P> {
     }
 }
 
+impl<P: Platform<Rules: HasBuddy>> ZoneGuard<'_, '_, P> {
+    /// The free blocks.
+    #[inline]
+    pub fn buddy(&mut self) -> &mut Buddy {
+        P::Rules::buddy(&mut self.guarded)
+    }
+}
+
 impl<P: Platform> Drop for ZoneGuard<'_, '_, P> {
     fn drop(&mut self) {
-        let claims = self.buddy.drain_claims_tried();
+        self.settle();
+        let Held { claims, operations } = P::Rules::end_hold(&mut self.guarded);
         if claims > 0 && self.zone.raise_boost(claims) && self.flags.contains(AllocFlags::KSWAPD) {
             self.zone.put(BOOSTED, true);
         }
-        self.settle();
-        let operations = self.buddy.take_operations();
         if self.counting == Counting::Counted {
             self.zone.published.work.end(operations);
         }
-        self.zone.publish(&self.buddy);
+        self.zone.publish(&self.guarded);
     }
 }
 

@@ -84,6 +84,7 @@ pub struct Host<K> {
 impl<K: Locks> Platform for Host<K> {
     type Lock<T> = K::Lock<T>;
     type Storage = SerialStorage<Cpus>;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = ();
 
     fn storage(&self) -> &Self::Storage {

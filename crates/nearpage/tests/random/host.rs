@@ -70,6 +70,7 @@ impl Host {
 impl Platform for Host {
     type Lock<T> = SingleLock<T>;
     type Storage = LossyStorage;
+    type Rules = nearpage::rules::ByModel;
     type Waiters = ();
     const BACKGROUND_RECLAIM: bool = true;
     const COMPACTS: bool = true;

@@ -22,7 +22,7 @@ pub fn take(lab: &Lab<'_, '_>, zone: &CoreZone<'_>, goal: u64) -> Vec<(Pfn, Orde
         while zone.free_pages().0 > goal + two(order)
             && let Some(pfn) = lab.alloc(order, HERE, node)
         {
-            if !core::ptr::eq(lab.zone_of(pfn), zone) {
+            if !core::ptr::addr_eq(lab.zone_of(pfn), zone) {
                 lab.free(pfn, order);
                 break;
             }

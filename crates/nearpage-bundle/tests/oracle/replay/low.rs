@@ -97,7 +97,7 @@ fn again(lab: &Lab<'_, '_>, zone: &CoreZone<'_>, target: &Target, request: &LowR
     let mut held = hold::take(lab, zone, goal + SINGLES);
     lab.reset_again(zone);
     lab.pagesets_off(zone);
-    let is_ours = |pfn: Pfn| core::ptr::eq(lab.zone_of(pfn), zone);
+    let is_ours = |pfn: Pfn| core::ptr::addr_eq(lab.zone_of(pfn), zone);
     while zone.free_pages().0 > low.free_before
         && let Some(pfn) = lab.alloc(Order(0), HERE, target.zone.node)
     {

@@ -113,7 +113,7 @@ fn runs(lab: &Lab<'_, '_>, spill: &Spill) -> Vec<Run> {
     {
         let same = zone.is_some_and(|zone: &lab::CoreZone<'_>| {
             // A page of the run's zone, in nearly all cases.
-            zone.span().contains(pfn) && core::ptr::eq(lab.zone_of(pfn), zone)
+            zone.span().contains(pfn) && core::ptr::addr_eq(lab.zone_of(pfn), zone)
         });
         if !same {
             close(lab, &mut runs);

@@ -3,22 +3,23 @@
 //! Nothing here takes a lock or waits. A thread that is interrupted anywhere has pages for which it has a quota, or a quota
 //! for pages that are free: others lack them until it goes on, and see no state that is wrong.
 
-use super::allocator::{Cpu, PageAllocator};
-use super::drain::DrainBusy;
-use super::refill::FromPageset;
-use super::request::Request;
-use super::wanted::ZoneRequest;
+use core::ops::Range;
+
+use super::quota::Quota;
+use super::size::{COLD_MAX, QuotaSize, blocks_of_a_refill};
+use super::zone_maps::{Reach, ZoneMaps, frames_of};
+use crate::alloc::{
+    Cpu, DrainBusy, FromPageset, PageAllocator, Request, Wanted, ZoneRequest, first_flags,
+};
 use crate::buddy::Fragmentation;
-use crate::frame::{Migratetype, Word, ZoneFrames};
+use crate::frame::{Migratetype, Word, WordCell, ZoneFrames};
 use crate::host::{Access, Platform};
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::{COLD, CountedList, list_index, list_order};
-use crate::places::quota::Quota;
-use crate::places::size::{COLD_MAX, QuotaSize, blocks_of_a_refill};
-use crate::places::zone_maps::{Reach, ZoneMaps, frames_of};
-use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn};
+use crate::rule_set::HasMaps;
+use crate::units::{Order, PAGEBLOCK_ORDER, PageCount, Pfn, ZoneIndex};
 use crate::watermark::AllocFlags;
-use crate::zone::{Zone, ZoneEvents};
+use crate::zone::{Zone, ZoneEvents, ZoneGuard};
 
 /// Pages that move between a list and maps at once.
 const CHUNK: usize = 128;
@@ -60,18 +61,17 @@ fn what(wants: ZoneRequest) -> (Migratetype, Reach) {
 }
 
 /// Taking.
-impl<'m, P: Platform> PageAllocator<'m, P> {
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
     /// Fills an empty list by quota, and takes one block from it.
-    pub(super) fn refill_by_quota(
+    pub(crate) fn refill_by_quota(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        quota: &Quota,
         wants: ZoneRequest,
         list: usize,
     ) -> FromPageset {
-        let (zone, order) = (pageset.zone(), wants.order);
-        let Some(maps) = zone.maps() else { return FromPageset::Nothing };
+        let (zone, quota, order) = (pageset.zone(), pageset.quota(), wants.order);
+        let maps = zone.maps();
         let limit = pageset.list(list).limit().min(pageset.list(list).capacity()).max(1);
         let (unit, most) = (order.pages().0, blocks_of_a_refill(order).min(limit));
         let pages = self.quota_for(pageset, quota, wants, unit, u64::from(most) << order.0);
@@ -170,7 +170,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// A multiple of `unit` pages that the caller may take out of maps, up to `most`, or none: from the quota, or from the
     /// zone, of which this CPU then claims more.
-    pub(super) fn quota_for(
+    fn quota_for(
         &self,
         pageset: &Pageset<'m, P>,
         quota: &Quota,
@@ -242,7 +242,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// A block past the lists, for a request that passed the zone's marks.
-    pub(super) fn take_past_lists(
+    fn take_past_lists(
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
@@ -263,13 +263,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// A block for which this CPU has a quota already; who asks may have interrupted anything.
-    pub(super) fn take_by_own_quota(
+    pub(crate) fn take_by_own_quota(
         &self,
         pageset: &Pageset<'m, P>,
         request: Request,
     ) -> Option<u32> {
         let (maps, quota, of) =
-            (pageset.zone().maps()?, pageset.quota()?, request.gfp.migratetype()?);
+            (pageset.zone().maps(), pageset.quota(), request.gfp.migratetype()?);
         let pages = request.order.pages().0;
         if quota.take(pages, pages) == 0 {
             return None;
@@ -289,10 +289,66 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
+/// What a free of one block or of many does.
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
+    /// This CPU's pageset for a zone.
+    #[inline]
+    fn quota_here(&self, zone: ZoneIndex) -> Option<&'m Pageset<'m, P>> {
+        Some(&self.this_cpu()?.pagesets[zone.0 as usize])
+    }
+
+    #[inline]
+    pub(crate) fn free_by_word(&self, held: Word, pfn: Pfn, order: Order) {
+        let zone = self.zones[held.zone().0 as usize];
+        let number = zone.frames().number(pfn);
+        if held.migratetype() == Migratetype::HighAtomic {
+            return zone.free_reserved(&self.platform, number, order);
+        }
+        let pageset = self.quota_here(zone.index());
+        match pageset.and_then(|pageset| Some((pageset, pageset.list_of_freed(held, order)?))) {
+            Some((pageset, list)) => self.free_to_pageset(pageset, number, order, list),
+            None => self.free_to_zone(zone.index(), pfn, order),
+        }
+    }
+
+    /// What came out of the reserve goes back there.
+    pub(crate) fn list_of_word(&self, held: Word, pfn: Pfn) -> Option<usize> {
+        let list = match self.quota_here(held.zone()) {
+            Some(pageset) => pageset.list_of_freed(held, Order(0)),
+            None => list_index(Order(0), self.map.pageblock(pfn)),
+        };
+        list.filter(|_| held.migratetype() != Migratetype::HighAtomic)
+    }
+
+    #[inline]
+    pub(crate) fn is_single_of_quota(
+        &self,
+        zone: ZoneIndex,
+        list: usize,
+        word: WordCell<'_>,
+        number: u32,
+    ) -> bool {
+        let Some(pageset) = self.quota_here(zone) else {
+            return self.is_single_of_list(zone, list, word, number);
+        };
+        let held = word.get();
+        held.is_allocated(Order(0))
+            && held.zone() == zone
+            && pageset.list_of_freed(held, Order(0)) == Some(list)
+    }
+
+    /// Isolated pages are somebody's from now on. Their words say that they are isolated.
+    pub(crate) fn take_captured(&self, guard: &mut ZoneGuard<'_, 'm, P>, range: Range<u32>) {
+        let zone = guard.zone();
+        zone.captured_are_out(range.len() as u64);
+        range.for_each(|page| zone.frames().word(page).set(Word::BLANK));
+    }
+}
+
 /// Giving back.
-impl<'m, P: Platform> PageAllocator<'m, P> {
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
     /// Makes blocks free again. Their quota is the caller's still.
-    pub(super) fn put_all(
+    fn put_all(
         &self,
         maps: &ZoneMaps<'_>,
         frames: &ZoneFrames<'_>,
@@ -308,8 +364,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Frees blocks past the lists.
-    pub(super) fn free_past_lists(&self, zone: &Zone<'m, P>, numbers: &[u32], order: Order) {
-        let Some(maps) = zone.maps() else { return };
+    pub(crate) fn free_past_lists(&self, zone: &Zone<'m, P>, numbers: &[u32], order: Order) {
+        let maps = zone.maps();
         let pages = (numbers.len() as u64) << order.0;
         let account = self.account(zone, maps);
         self.put_all(maps, zone.frames(), account.quota(), numbers, order);
@@ -326,13 +382,13 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
     /// After a free to a list: if it is full now, half of it goes into maps, and if the quota is too large then, some of that
     /// to the zone.
-    pub(super) fn after_free_to_list(
+    pub(crate) fn after_free_to_list(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
-        quota: &Quota,
         list: usize,
     ) {
+        let quota = pageset.quota();
         let most = pageset.limit_of(list, quota.size()).min(pageset.list(list).capacity());
         if pageset.list(list).count() >= most {
             let kept = if list == COLD { 0 } else { most / 2 };
@@ -353,7 +409,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         list: usize,
         kept: u32,
     ) {
-        let Some(maps) = pageset.zone().maps() else { return };
+        let maps = pageset.zone().maps();
         let order = list_order(list);
         let mut chunk = [0; CHUNK];
         loop {
@@ -393,19 +449,33 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 }
 
 /// From outside.
-impl<'m, P: Platform> PageAllocator<'m, P> {
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
+    /// Gives the zones all that a CPU has of them.
+    pub(crate) fn drain_quotas(
+        &self,
+        cpu: &'m Cpu<'m, P>,
+        wanted: impl Fn(&Pageset<'m, P>) -> bool,
+    ) -> Result<PageCount, DrainBusy> {
+        let has_any = |pageset: &Pageset<'m, P>| pageset.count().0 > 0 && wanted(pageset);
+        self.each_quota(cpu, has_any, |pageset, quota| self.drain_quota(cpu, pageset, quota))
+    }
+
+    /// Lets what a CPU may take decay by one step.
+    pub(crate) fn decay_quotas(&self, cpu: &'m Cpu<'m, P>) -> Result<PageCount, DrainBusy> {
+        self.each_quota(cpu, |_| true, |pageset, quota| self.decay_quota(cpu, pageset, quota))
+    }
+
     /// Gives the zone all that a CPU has of it.
-    pub(super) fn drain_quota(
+    fn drain_quota(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &'m Pageset<'m, P>,
         quota: &Quota,
     ) -> Result<PageCount, DrainBusy> {
         self.spill_from_outside(cpu, pageset, quota)?;
-        if let Some(maps) = pageset.zone().maps() {
-            for by in [quota, maps.outside()] {
-                by.places.iter().for_each(|place| maps.leave(pageset.frames(), place, by));
-            }
+        let maps = pageset.zone().maps();
+        for by in [quota, maps.outside()] {
+            by.places.iter().for_each(|place| maps.leave(pageset.frames(), place, by));
         }
         Ok(self.give_above(pageset, quota, PageCount(0)))
     }
@@ -417,7 +487,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         pageset: &'m Pageset<'m, P>,
         quota: &Quota,
     ) -> Result<(), DrainBusy> {
-        let Some(maps) = pageset.zone().maps() else { return Ok(()) };
+        let maps = pageset.zone().maps();
         let mut chunk = [0; CHUNK];
         for list in 0..pageset.list_count() {
             let order = list_order(list);
@@ -437,7 +507,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Gives back half of what a CPU did not use since the last call, and what it may not keep any more.
-    pub(super) fn decay_quota(
+    fn decay_quota(
         &self,
         cpu: &'m Cpu<'m, P>,
         pageset: &'m Pageset<'m, P>,
@@ -462,7 +532,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Calls `act` with each of a CPU's pagesets that has a quota; the pages that it tells, and the first that was busy.
-    pub(super) fn each_quota(
+    fn each_quota(
         &self,
         cpu: &'m Cpu<'m, P>,
         wanted: impl Fn(&Pageset<'m, P>) -> bool,
@@ -470,8 +540,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     ) -> Result<PageCount, DrainBusy> {
         let (mut pages, mut busy) = (PageCount(0), None);
         for pageset in cpu.pagesets.iter().filter(|pageset| wanted(pageset)) {
-            let Some(quota) = pageset.quota() else { continue };
-            match act(pageset, quota) {
+            match act(pageset, pageset.quota()) {
                 Ok(some) => pages.0 += some.0,
                 Err(error) => busy = busy.or(Some(error)),
             }
@@ -480,10 +549,82 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 }
 
+/// For a scan, and in bulk.
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
+    /// A block past the lists.
+    pub(crate) fn take_from_maps(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
+        let number = self.find_in_maps(zone, wanted, flags)?;
+        self.platform.touch_page(zone.frames().pfn(number), Access::Write);
+        self.wake_above_soft_limit(zone, flags);
+        Some(number)
+    }
+
+    /// From the reserve first for those that it is for, and last for
+    /// others who cannot wait.
+    fn find_in_maps(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        flags: AllocFlags,
+    ) -> Option<u32> {
+        let reserved = |rights| {
+            let may = flags.intersects(rights);
+            let number = if may { zone.take_reserved(flags, wanted.order) } else { None };
+            number.inspect(|_| self.note_direct(zone, 1, wanted.order))
+        };
+        reserved(AllocFlags::HIGHATOMIC)
+            .or_else(|| self.take_past_lists(zone, zone.maps(), wanted.of_zone(flags)))
+            .or_else(|| reserved(AllocFlags::OOM.union(AllocFlags::NON_BLOCK)))
+    }
+
+    /// By its word a free knows where a block goes: back to the reserve, if it came from there.
+    pub(crate) fn word_of_taken(
+        &self,
+        zone: &Zone<'m, P>,
+        number: u32,
+        wanted: &Wanted<'_>,
+    ) -> Word {
+        let frames = zone.frames();
+        if frames.pageblock(number) == Migratetype::HighAtomic {
+            return frames.allocated(wanted.order, Migratetype::HighAtomic);
+        }
+        match (list_index(wanted.order, wanted.migratetype), self.quota_here(zone.index())) {
+            (Some(list), Some(pageset)) => pageset.held_word(list),
+            _ => frames.allocated(wanted.order, wanted.migratetype),
+        }
+    }
+
+    /// Whole pageblocks, what is on the list, and the rest straight out of maps.
+    pub(crate) fn bulk_from_maps(
+        &self,
+        zone: &Zone<'m, P>,
+        wanted: &Wanted<'_>,
+        out: &mut [Pfn],
+    ) -> usize {
+        let (maps, wants) = (zone.maps(), wanted.of_zone(AllocFlags::WMARK_LOW));
+        let mut got = self.pageblocks_past_lists(zone, maps, wants, out);
+        if got < out.len()
+            && let Some(pageset) = self.quota_here(zone.index())
+            && let Some(list) = list_index(Order(0), wanted.migratetype)
+            && let Some(on) = pageset.enter(self.platform.storage())
+        {
+            got += self.pop_many(&on, pageset, list, &mut out[got..]);
+        }
+        got += self.bulk_past_lists(zone, maps, wants, &mut out[got..]);
+        self.wake_above_soft_limit(zone, first_flags(wanted.gfp, zone));
+        got
+    }
+}
+
 /// Many at once.
-impl<'m, P: Platform> PageAllocator<'m, P> {
+impl<'m, P: Platform<Rules: HasMaps>> PageAllocator<'m, P> {
     /// Single pages out of maps; returns how many.
-    pub(super) fn bulk_past_lists(
+    fn bulk_past_lists(
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
@@ -519,7 +660,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Whole pageblocks, as single pages; returns how many pages.
-    pub(super) fn pageblocks_past_lists(
+    fn pageblocks_past_lists(
         &self,
         zone: &Zone<'m, P>,
         maps: &ZoneMaps<'m>,
@@ -571,9 +712,8 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     where
         'm: 'a,
     {
-        let pageset = self.quota_here(zone.index());
-        match pageset.and_then(|pageset| Some((pageset, pageset.quota()?))) {
-            Some((pageset, quota)) => Account::Quota(pageset, quota),
+        match self.quota_here(zone.index()) {
+            Some(pageset) => Account::Quota(pageset, pageset.quota()),
             None => Account::Zone(maps.outside()),
         }
     }
@@ -585,7 +725,7 @@ enum Account<'a, 'm, P: Platform> {
     Zone(&'a Quota),
 }
 
-impl<'m, P: Platform> Account<'_, 'm, P> {
+impl<'m, P: Platform<Rules: HasMaps>> Account<'_, 'm, P> {
     /// With the hints of where to take pages.
     fn quota(&self) -> &Quota {
         match self {

@@ -12,15 +12,15 @@
 //!   the smallest that there is.
 //! * A free whose pageset another thread is at goes to the zone.
 
-use super::allocator::PageAllocator;
-use super::refill::{FromPageset, Runs};
-use super::wanted::ZoneRequest;
+use super::refill::Runs;
+use crate::alloc::{FromPageset, PageAllocator, ZoneRequest};
 use crate::buddy::{Insertion, Search};
 use crate::frame::{FrameState, ListEnd, Migratetype, OwnedBlock};
 use crate::host::{Access, Platform};
 use crate::pcp::list_type;
 use crate::pcp::pageset::{OnCpu, Pageset};
 use crate::pcp::pieces::{Kind, Pieces};
+use crate::rule_set::HasBuddy;
 use crate::units::{Order, PAGEBLOCK_ORDER, PageCount};
 use crate::zone::ZoneGuard;
 
@@ -32,12 +32,12 @@ const fn first_of(number: u32) -> u32 {
     number & !(PAGES - 1)
 }
 
-impl<'m, P: Platform> PageAllocator<'m, P> {
+impl<'m, P: Platform<Rules: HasBuddy>> PageAllocator<'m, P> {
     /// Puts a block into the pageset of the CPU that owns its pageblock, if there is one that is on, else into this CPU's
     /// `own`.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_to_owner(
+    pub(crate) fn free_to_owner(
         &self,
         own: &Pageset<'m, P>,
         number: u32,
@@ -54,14 +54,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         let taken = owner.and_then(|owner| self.note_taken(owner));
         // Pieces have no limit.
         let _ = pageset.push(&self.platform, &on, list, number);
-        self.after_exact_free(&on, pageset, order, list);
+        self.after_free_by_tuning(&on, pageset, order, list);
         if let Some(taken) = taken {
             taken.end();
         }
     }
 
     /// Fills a pageset that has no block for a request, and takes one from it. One hold of the zone's lock.
-    pub(super) fn refill_pieces(
+    pub(crate) fn refill_pieces(
         &self,
         on: &OnCpu<'_, P>,
         pageset: &Pageset<'m, P>,
@@ -99,7 +99,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         if got == 0 {
             return FromPageset::Nothing;
         }
-        pageset.note_pieces(got, 0);
+        pageset.note_pages(got, 0);
         pageset.events().refills.add(1);
         pageset.events().refilled_pages.add(got);
         let popped = pageset.pop(&self.platform, on, list);
@@ -109,7 +109,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
     }
 
     /// Merges the pieces of a pageset and gives `pages` back. One hold of the zone's lock.
-    pub(super) fn drain_pieces(
+    pub(crate) fn drain_pieces(
         &self,
         pageset: &Pageset<'m, P>,
         pieces: &Pieces,
@@ -138,14 +138,14 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         guard.note_returned(moved);
         drop(guard);
         if moved > 0 {
-            pageset.note_pieces(0, moved);
+            pageset.note_pages(0, moved);
             pageset.events().drains.add(1);
             pageset.events().drained_pages.add(moved);
         }
     }
 
     /// Takes an owned pageblock from its owner, if it has one, since another takes it whole.
-    pub(super) fn disown(&self, guard: &mut ZoneGuard<'_, 'm, P>, first: u32) {
+    pub(crate) fn disown(&self, guard: &mut ZoneGuard<'_, 'm, P>, first: u32) {
         let frames = guard.zone().frames();
         let block = frames.owned(first);
         let Some(owner) = block.owner() else { return };
@@ -160,7 +160,7 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
 
 /// Notes that a piece of a pageblock of the pageset's CPU went back to the zone: there is something to take back later,
 /// or the pageblock is whole and nobody's.
-fn note_fragment<P: Platform>(
+fn note_fragment<P: Platform<Rules: HasBuddy>>(
     guard: &mut ZoneGuard<'_, '_, P>,
     pageset: &Pageset<'_, P>,
     pieces: &Pieces,
@@ -177,13 +177,21 @@ fn note_fragment<P: Platform>(
 }
 
 /// Lists an owned pageblock as one with pieces in the zone: an operation under the zone's lock.
-fn list_fragment<P: Platform>(guard: &mut ZoneGuard<'_, '_, P>, pieces: &Pieces, first: u32) {
+fn list_fragment<P: Platform<Rules: HasBuddy>>(
+    guard: &mut ZoneGuard<'_, '_, P>,
+    pieces: &Pieces,
+    first: u32,
+) {
     pieces.list_fragment(guard.zone().frames(), first);
     guard.buddy().charge(1);
 }
 
 /// Takes it off that list, if it is on it.
-fn unlist_fragment<P: Platform>(guard: &mut ZoneGuard<'_, '_, P>, pieces: &Pieces, first: u32) {
+fn unlist_fragment<P: Platform<Rules: HasBuddy>>(
+    guard: &mut ZoneGuard<'_, '_, P>,
+    pieces: &Pieces,
+    first: u32,
+) {
     if pieces.unlist_fragment(guard.zone().frames(), first) {
         guard.buddy().charge(1);
     }
@@ -210,7 +218,7 @@ struct Refill<'a, 'm, P: Platform> {
     has_block: bool,
 }
 
-impl<'m, P: Platform> Refill<'_, 'm, P> {
+impl<'m, P: Platform<Rules: HasBuddy>> Refill<'_, 'm, P> {
     /// Puts a block at the cold end. `wanted` is the order of the request.
     fn add(&mut self, number: u32, order: Order, wanted: Order) {
         let kind = self.pageset.kind_of(number);
