@@ -136,25 +136,26 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         taken: &[u32],
         target: Option<(ZoneIndex, usize)>,
     ) -> Result<(), BulkFreeError> {
-        let mut batch = [0; CHUNK];
-        batch[..taken.len()].copy_from_slice(taken);
-        let mut bulk = BulkFree { allocator: self, batch, len: taken.len(), target };
         let (mut refused, mut first) = (0, None);
-        let mut whole = PageblocksBack::new(self);
-        let mut rest = &pages[taken.len()..];
-        while let [pfn, others @ ..] = rest {
-            if whole.take(rest) {
-                rest = &rest[pageblocks::PAGES..];
-                continue;
+        {
+            // They end where they stand, the second one first: moved to their ends, each would be on the stack twice.
+            let mut whole = PageblocksBack::new(self);
+            let mut bulk =
+                BulkFree { allocator: self, batch: [0; CHUNK], len: taken.len(), target };
+            bulk.batch[..taken.len()].copy_from_slice(taken);
+            let mut rest = &pages[taken.len()..];
+            while let [pfn, others @ ..] = rest {
+                if whole.take(rest) {
+                    rest = &rest[pageblocks::PAGES..];
+                    continue;
+                }
+                if let Err(error) = bulk.add(*pfn) {
+                    refused += 1;
+                    first = first.or(Some(error));
+                }
+                rest = others;
             }
-            if let Err(error) = bulk.add(*pfn) {
-                refused += 1;
-                first = first.or(Some(error));
-            }
-            rest = others;
         }
-        drop(bulk);
-        drop(whole);
         freed(pages.len(), refused, first)
     }
 
