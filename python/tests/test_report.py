@@ -128,7 +128,7 @@ def test_the_command_writes_a_page(rows: list[Row], tmp_path: Path, capsys: pyte
 def test_a_page_says_how_to_repeat_it_from_anywhere(own_store: fleet.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.run(fleet.Study(models=["linux-6.18", "linux-6.1"], settings=[{}, {"pcp.batch_scale_max": 0}, {"pcp.batch": 1}]), store=own_store)
     monkeypatch.chdir(Path(own_store.url).parent)
-    assert run(["--store", Path(own_store.url).name, "--baseline", "linux-6.18", "-o", str(tmp_path / "page.html")]) == 0
+    assert run(["--store", Path(own_store.url).name, "--baseline", "linux-6.18", "--gate", "0", "-o", str(tmp_path / "page.html")]) == 0
     commands = re.findall(r"<code>(printf .*?)</code>", (tmp_path / "page.html").read_text())
     assert commands and all(own_store.url in html.unescape(command) for command in commands)
     # The command shows the figures, although they are in the store.

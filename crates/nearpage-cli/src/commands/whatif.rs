@@ -40,8 +40,8 @@ use crate::terminal;
 pub struct WhatIfArgs {
     /// A bundle; a trace (ftrace's trace file, trace-cmd report, perf script, trace.dat or perf.data), which needs --machine; the name of a
     /// load: build, exit, one-way, purge, fill, random, pagecache, faults; - is standard input
-    #[arg(value_name = "INPUT", default_value = "", hide_default_value = true)]
-    input: PathBuf,
+    #[arg(value_name = "INPUT", required_unless_present = "change")]
+    input: Option<PathBuf>,
 
     /// Another machine: numactl's text, hwloc's XML, a copy of /sys, the name of one that comes along (memoryless-8n2m), or the short
     /// form in quotes ("--numa 2G,cpus=0-1 --numa 0,cpus=2-3"); - is standard input; may be given several times, as --over
@@ -94,8 +94,7 @@ impl WhatIfArgs {
     /// What it needs for its inputs and outputs.
     pub(super) fn rights(&self) -> Rights {
         let machines = self.machine.iter().map(Path::new);
-        let input = Some(&*self.input).filter(|input| !input.as_os_str().is_empty());
-        let inputs = machines.chain(input);
+        let inputs = machines.chain(self.input.as_deref());
         Rights::default().reading(inputs).writing(Kind::Page, &self.report).unpacking()
     }
 }
@@ -172,9 +171,9 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     // Nothing is written yet: Ctrl-C ends the process at once.
     let watched = Bar::percent("read");
-    let input = match is_standard(&arguments.input) {
+    let input = match is_standard(arguments.input()) {
         true => Input::read(STANDARD_INPUT, io::stdin().lock(), &budget, &watched),
-        false => Input::open(&arguments.input, &budget, &watched),
+        false => Input::open(arguments.input(), &budget, &watched),
     };
     drop(watched);
     let input = input.map_err(ReplayFailure::from)?;
@@ -263,7 +262,7 @@ const NOTHING: &str =
 impl WhatIfArgs {
     fn check(&self) -> Result<(), CommandError> {
         let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
-        if self.input.as_os_str().is_empty() {
+        if self.input.is_none() {
             return usage(
                 "expected INPUT: a bundle, a trace with --machine, or the name of a load",
             );
@@ -276,7 +275,7 @@ impl WhatIfArgs {
             return usage("--repeat needs a machine: --machine MACHINE");
         }
         let standard = self.machine.iter().filter(|given| *given == STANDARD).count();
-        if standard + usize::from(is_standard(&self.input)) > 1 {
+        if standard + usize::from(is_standard(self.input())) > 1 {
             return usage("standard input (-) can be read once: as INPUT or as --machine");
         }
         if self.is_sweep() && (self.repeat > 1 || self.waits || self.starts.is_some()) {
@@ -354,9 +353,14 @@ impl WhatIfArgs {
         }
     }
 
+    /// The input, which is there once [`check`](Self::check) has passed.
+    fn input(&self) -> &Path {
+        self.input.as_deref().unwrap_or(Path::new(""))
+    }
+
     /// The load, if it is one by name.
     fn load(&self) -> Option<Load> {
-        self.input.to_str().and_then(Load::by_name)
+        self.input().to_str().and_then(Load::by_name)
     }
 
     /// Whether more is asked than one machine with one value of each setting.
@@ -400,7 +404,7 @@ impl WhatIfArgs {
             return Ok(None);
         };
         let machines = self.machine.iter().map(Path::new);
-        Ok(Some(page_file(path, machines.chain([self.input.as_path()]))?))
+        Ok(Some(page_file(path, machines.chain([self.input()]))?))
     }
 
     /// The answer where it was asked for; `with` adds to the page what is not in the sections.
