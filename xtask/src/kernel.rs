@@ -225,10 +225,7 @@ fn judge(
     for line in ran.lines.iter().filter(|line| arguments.verbose || is_result(line)) {
         println!("{name}: {line}");
     }
-    if ran.ended != Ended::Passed {
-        ran.show_end();
-        return Err(KernelError::Machine { name, ended: ran.ended });
-    }
+    ran.passed(&name)?;
     if !arguments.instructions {
         texts::compare(&ran, machine, processor)?;
         println!(

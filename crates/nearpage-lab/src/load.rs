@@ -262,6 +262,13 @@ enum By {
 }
 
 impl By {
+    fn name(self) -> &'static str {
+        match self {
+            By::Name(load) => load.name(),
+            By::Recording { .. } => RECORDED,
+        }
+    }
+
     /// What a page takes beside the allocator (ns), and how that is known.
     fn page_ns(self) -> (f64, &'static str) {
         match self {
@@ -281,10 +288,7 @@ fn scenario(
     wish: &LoadWish<'_>,
     does: impl FnOnce(&Machine, usize, u64, u64, &mut Vec<String>) -> Result<Does, String>,
 ) -> Result<(Scenario, Vec<String>), LabError> {
-    let name = match by {
-        By::Name(load) => load.name(),
-        By::Recording { .. } => RECORDED,
-    };
+    let name = by.name();
     let refuse = refused(name);
     let machine = Machine::from(&wish.machine.machine);
     let all = machine.cpus().count();

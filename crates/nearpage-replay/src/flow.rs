@@ -4,7 +4,7 @@
 //! as they are by one task and of one order, and one *drain* as long as they are by one task and of one zone; an
 //! allocation, or the other of the two, ends it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearpage::{CpuId, Order};
 
@@ -51,10 +51,10 @@ impl Lengths {
     /// The pages by which runs differ, zone by zone, refills and drains apart, the longest beside the longest and so on; beside a run too
     /// many there is nothing.
     pub fn differing_pages(&self, other: &Lengths) -> u64 {
-        let keys: std::collections::BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
+        let keys: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
         let none = BTreeMap::new();
-        let of = |lengths: &Lengths, key| lengths.0.get(key).unwrap_or(&none).clone();
-        keys.into_iter().map(|key| differing(&of(self, key), &of(other, key))).sum()
+        let of_key = |key| [self, other].map(|lengths| lengths.0.get(key).unwrap_or(&none));
+        keys.into_iter().map(of_key).map(|[one, other]| differing(one, other)).sum()
     }
 }
 
@@ -75,7 +75,7 @@ fn differing(one: &BTreeMap<u64, u64>, other: &BTreeMap<u64, u64>) -> u64 {
 #[derive(Debug, Default)]
 pub struct Bursts {
     open: Vec<(CpuId, Burst)>,
-    /// Of the runs that ended.
+    /// How many pages each run moved that ended.
     pub lengths: Lengths,
 }
 

@@ -341,7 +341,7 @@ impl Plan {
     /// Passes over the trace for runs from the likely start, and from so many drawn ones.
     fn passes(&self, starts: u32) -> u64 {
         let alone = self.by_rules_alone.iter().flatten().count();
-        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts)) + alone as u64
+        passes_for(1 + self.wishes.len()) * (1 + u64::from(starts)) + passes_for(alone)
     }
 
     /// Adds to `timeline` what runs from the likely start went through.
@@ -372,10 +372,17 @@ impl Plan {
         let then = then.into_iter().zip(&drawn);
         let mut then: Vec<Then> =
             then.map(|(answer, drawn)| Then::of(&now, &nows, answer, drawn)).collect();
-        for (then, alone) in then.iter_mut().zip(&self.by_rules_alone) {
-            let Some((wish, start)) = alone else { continue };
-            let alone = load.ask_all(&[Wished { wish, start }], Guess::Likely, Keeps::default())?;
-            if then.no_difference.is_none() && alone[0].totals == then.totals {
+        let (has_both, alone): (Vec<_>, Vec<_>) = then
+            .iter_mut()
+            .zip(&self.by_rules_alone)
+            .filter_map(|(then, alone)| {
+                let (wish, start) = alone.as_ref()?;
+                Some((then, Wished { wish, start }))
+            })
+            .unzip();
+        let alone = load.ask_all(&alone, Guess::Likely, Keeps::default())?;
+        for (then, alone) in has_both.into_iter().zip(alone) {
+            if then.no_difference.is_none() && alone.totals == then.totals {
                 then.idle_settings = Some(then.changes.idle_settings());
             }
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use nearpage::{CpuId, Gfp, Order, Pfn};
 
 /// What a mark of a task's cgroup begins with: `nearpage: cgroup PID PATH`.
-pub(crate) const CGROUP_MARK: &[u8] = b"nearpage: cgroup ";
+pub(crate) const CGROUP_MARK: &str = "nearpage: cgroup ";
 
 /// An event of a trace. What it borrows lives until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

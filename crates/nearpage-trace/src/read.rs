@@ -203,8 +203,8 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         };
         let counts = &mut self.counts;
         // Such a mark is of a reader's or of a recorder's own, and no event of the kernel.
-        let is_own =
-            matches!(event, Event::Marker(mark) if mark.trim_ascii().starts_with(CGROUP_MARK));
+        let begins = |mark: &[u8]| mark.trim_ascii().starts_with(CGROUP_MARK.as_bytes());
+        let is_own = matches!(event, Event::Marker(mark) if begins(mark));
         counts.events += u64::from(!is_own);
         counts.unsorted += u64::from(head.time_ns < self.last_time_ns);
         self.last_time_ns = self.last_time_ns.max(head.time_ns);

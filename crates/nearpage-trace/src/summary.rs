@@ -640,7 +640,7 @@ impl Summarizer {
 
 /// What a mark tells of a task's cgroup.
 fn cgroup_of(mark: &[u8]) -> Option<(u32, &[u8])> {
-    let rest = mark.trim_ascii().strip_prefix(CGROUP_MARK)?;
+    let rest = mark.trim_ascii().strip_prefix(CGROUP_MARK.as_bytes())?;
     let (pid, path) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
     Some((std::str::from_utf8(pid).ok()?.parse().ok()?, path.trim_ascii()))
 }

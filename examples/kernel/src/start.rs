@@ -9,6 +9,8 @@ use nearpage_kernel::{Pages, TicketLock};
 
 use crate::mine::{Mine, allocator};
 use crate::options::Options;
+#[cfg(feature = "bounds")]
+use crate::painted::stack_of;
 use crate::{arch, checks, console, cpus, interrupt, log};
 
 /// What the boot said beside the memory.
@@ -93,9 +95,6 @@ fn boot() -> (Options, &'static Deferred<Mine>, Vec<u64>) {
     machine.notes().for_each(|note| log!("firmware: {note}"));
     (options, deferred, machine.cpus().iter().map(|cpu| cpu.hardware_id).collect())
 }
-
-#[cfg(feature = "bounds")]
-use crate::painted::stack_of;
 
 /// Nothing is painted in this build.
 #[cfg(not(feature = "bounds"))]

@@ -2,7 +2,7 @@
 //! must keep.
 
 use super::build::{Purpose, build};
-use super::emulator::{Ended, run_machine};
+use super::emulator::run_machine;
 use super::machines::of_short_form;
 use super::{KernelArgs, KernelError, Processor};
 
@@ -49,10 +49,7 @@ pub fn measure(arguments: &KernelArgs) -> Result<(), KernelError> {
         }
         let machine = of_short_form(std::slice::from_ref(&name), &[])?;
         let ran = run_machine(arguments, processor, &machine, &kernel)?;
-        if ran.ended != Ended::Passed {
-            ran.show_end();
-            return Err(KernelError::Machine { name, ended: ran.ended });
-        }
+        ran.passed(&name)?;
         let told = || ran.lines.iter().filter_map(|line| line.strip_prefix("bounds: "));
         println!("{gib} GiB, {:.0} s:", ran.time.as_secs_f64());
         println!(
@@ -77,15 +74,12 @@ pub fn measure(arguments: &KernelArgs) -> Result<(), KernelError> {
 /// As [`measure`].
 pub fn stack(arguments: &KernelArgs) -> Result<(), KernelError> {
     let machine = of_short_form(&["256M,cpus=0".to_owned()], &[])?;
-    let measured = |purpose| {
+    let measured = |purpose| -> Result<Vec<Row>, KernelError> {
         let kernel = build(arguments.processor, purpose)?;
         let ran = run_machine(arguments, arguments.processor, &machine, &kernel)?;
-        if ran.ended != Ended::Passed {
-            ran.show_end();
-            return Err(KernelError::Machine { name: machine.name.clone(), ended: ran.ended });
-        }
+        ran.passed(&machine.name)?;
         let told = ran.lines.iter().filter_map(|line| line.strip_prefix("bounds: "));
-        Ok(told.filter_map(row).collect::<Vec<Row>>())
+        Ok(told.filter_map(row).collect())
     };
     let (release, dev) = (measured(Purpose::Bounds)?, measured(Purpose::BoundsDev)?);
     println!(

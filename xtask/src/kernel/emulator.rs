@@ -65,6 +65,19 @@ impl Ran {
         }
     }
 
+    /// The machine of this name must have passed.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Machine`] if it ended otherwise, after its last lines were shown.
+    pub fn passed(&self, name: &str) -> Result<(), KernelError> {
+        if self.ended == Ended::Passed {
+            return Ok(());
+        }
+        self.show_end();
+        Err(KernelError::Machine { name: name.to_owned(), ended: self.ended })
+    }
+
     /// The lines between `BEGIN name` and `END name`.
     pub fn text(&self, name: &str) -> Vec<&str> {
         let begin = format!("BEGIN {name}");

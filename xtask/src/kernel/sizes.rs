@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::build::{Purpose, build, has_target, target_folder};
-use super::emulator::{Ended, run_machine};
+use super::emulator::run_machine;
 use super::machines::of_short_form;
 use super::{KernelArgs, KernelError, Processor};
 
@@ -106,11 +106,7 @@ pub fn boot_cost(arguments: &KernelArgs) -> Result<(), KernelError> {
     for line in ran.lines.iter().filter(|line| line.starts_with("boot:")) {
         println!("{line}");
     }
-    if ran.ended != Ended::Passed {
-        ran.show_end();
-        return Err(KernelError::Machine { name: BOOTED.to_owned(), ended: ran.ended });
-    }
-    Ok(())
+    ran.passed(BOOTED)
 }
 
 #[cfg(test)]

@@ -133,10 +133,10 @@ impl RunFailure {
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<(), CommandError> {
-    if arguments.policy_only {
-        check_policy(&arguments.options)?;
-    }
-    let library = if arguments.policy_only { None } else { Some(library(arguments)?) };
+    let library = match arguments.policy_only {
+        true => check_policy(&arguments.options).map(|()| None)?,
+        false => Some(library(arguments)?),
+    };
     let uncounted = match &library {
         Some(_) => program::why_uncounted(&arguments.command[0]),
         None if has_policy(&arguments.options) => Some("it ran under a policy only".to_owned()),

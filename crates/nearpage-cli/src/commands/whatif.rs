@@ -340,16 +340,11 @@ impl WhatIfArgs {
 
     /// What was random, for the origin of a page.
     fn seed(&self) -> String {
-        let seeds = match self.load() {
-            Some(load) if load.draws() && self.is_sweep() => 1,
-            Some(load) if load.draws() => load::SEEDS,
-            _ => 0,
-        };
-        match (seeds, self.drawn()) {
-            (0, 0) => "none: nothing is random".into(),
-            (0, starts) => format!("drawn starts 1 to {starts}, the same each time"),
-            (1, _) => "1".into(),
-            (seeds, _) => format!("1 to {seeds}"),
+        match (self.load(), self.drawn()) {
+            (Some(load), _) if load.draws() && self.is_sweep() => "1".into(),
+            (Some(load), _) if load.draws() => format!("1 to {}", load::SEEDS),
+            (_, 0) => "none: nothing is random".into(),
+            (_, starts) => format!("drawn starts 1 to {starts}, the same each time"),
         }
     }
 

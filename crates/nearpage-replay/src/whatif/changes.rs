@@ -114,7 +114,6 @@ impl Changes {
         map: &CpuMap,
     ) -> Changes {
         let is_elsewhere = wish.machine.is_some();
-        let (then, now) = (values(before), values(start));
         Changes {
             machine: wish.machine.as_ref().map(|machine| OtherMachine {
                 name: machine.source.clone(),
@@ -124,16 +123,25 @@ impl Changes {
                 page_bytes: change(recorded, start, |of| 1 << of.page_shift),
             }),
             rules: change(recorded, start, |of| of.model.name),
+            cpus: (is_elsewhere || wish.repeat > 1).then(|| map.describe(wish.repeat.max(1))),
+            repeat: wish.repeat.max(1),
+            ..Changes::between(before, start, wish)
+        }
+    }
+
+    /// What moves on one machine.
+    fn between(before: &Start, start: &Start, wish: &Wish) -> Changes {
+        let (then, now) = (values(before), values(start));
+        Changes {
+            rules: change(before, start, |of| of.model.name),
             settings: settings(wish, before, start, &then, &now),
             sizes: sizes(&then, &now),
             fallback: orders(before, start),
-            cpus: (is_elsewhere || wish.repeat > 1).then(|| map.describe(wish.repeat.max(1))),
-            repeat: wish.repeat.max(1),
+            repeat: 1,
+            ..Changes::default()
         }
     }
-}
 
-impl Changes {
     /// What other rules and settings change on a machine, before anything runs there.
     ///
     /// # Errors
@@ -150,16 +158,7 @@ impl Changes {
         let (model, tunables) = (Some(rules), tunables.to_vec());
         let wish = Wish { model, machine: Some(machine.clone()), tunables, ..Wish::default() };
         let start = start_of(name, &before, &wish)?;
-        let (then, now) = (values(&before), values(&start));
-        Ok(Changes {
-            machine: None,
-            rules: change(&before, &start, |of| of.model.name),
-            settings: settings(&wish, &before, &start, &then, &now),
-            sizes: sizes(&then, &now),
-            fallback: orders(&before, &start),
-            cpus: None,
-            repeat: 1,
-        })
+        Ok(Changes::between(&before, &start, &wish))
     }
 
     /// Why a what-if comes to the same as without it, as far as that can be told.
@@ -171,9 +170,7 @@ impl Changes {
             true => "no figure depends on the change with this load on this machine".into(),
         }
     }
-}
 
-impl Changes {
     /// That the settings do nothing under the rules.
     pub(crate) fn idle_settings(&self) -> String {
         let keys: Vec<&str> = self.settings.iter().map(|set| set.key).collect();

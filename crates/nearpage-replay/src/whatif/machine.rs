@@ -52,18 +52,12 @@ fn here(
     settings.check().map_err(|source| ReplayError::Settings { input: input.into(), source })?;
     let boost_factor = settings.watermark_boost_factor;
     let whole = Start { model, boost_factor, settings, ..recorded.clone() };
-    match whole.divided(model.zone_instances) {
-        // Zones of other sizes have sizes of their own.
-        Some(mut divided) => {
-            resize(&mut divided, &settings, None);
-            Ok(divided)
-        }
-        None => {
-            let mut start = whole;
-            resize(&mut start, &settings, Some(&unchanged));
-            Ok(start)
-        }
-    }
+    let divided = whole.divided(model.zone_instances);
+    // Zones of other sizes have sizes of their own.
+    let recorded = divided.is_none().then_some(&unchanged);
+    let mut start = divided.unwrap_or(whole);
+    resize(&mut start, &settings, recorded);
+    Ok(start)
 }
 
 fn refused(input: &str, what: String) -> ReplayError {

@@ -13,6 +13,7 @@ use super::description::{Formats, TASK_COSTS, Tasks, read_start, skip_headers};
 use super::format::{CALLS_MAX, LineHead, write_call};
 use super::source::{Cursor, Order, Source, damaged, keep};
 use super::{Lines, MAGIC_BYTES, Sampling, TRACE_DAT};
+use crate::event::CGROUP_MARK;
 
 /// Bytes that are read at once; a record has less than 64 KiB.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -288,7 +289,7 @@ impl PerfData {
                         keep(&mut self.kept, TASK_COSTS, at)?;
                     }
                     head.write(out);
-                    let mark = format!("tracing_mark_write: nearpage: cgroup {pid} {path}\n");
+                    let mark = format!("tracing_mark_write: {CGROUP_MARK}{pid} {path}\n");
                     out.extend_from_slice(mark.as_bytes());
                 }
                 head.write(out);

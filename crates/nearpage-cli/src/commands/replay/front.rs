@@ -16,11 +16,12 @@ fn by_machine(sweep: &Sweep) -> BTreeMap<Option<&str>, Vec<&Point>> {
 
 /// A sentence for each machine: how many are on its front, and the best in each of the three.
 pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
+    let names = Names::of(sweep);
     let of_machine = |(machine, points): (Option<&str>, Vec<&Point>)| {
         let best = points.iter().filter(|point| point.is_best);
         let least = |read: fn(&Point) -> f64, unit: &str| {
             let least = points.iter().min_by(|one, other| read(one).total_cmp(&read(other)))?;
-            let name = combination(sweep, least, false);
+            let name = names.name(least, false);
             Some(format!("{:.0} {unit} ({name})", read(least)))
         };
         let all = [
@@ -41,24 +42,34 @@ pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
     by_machine(sweep).into_iter().map(of_machine).collect()
 }
 
-/// Settings that all points have.
-pub(in crate::commands) fn common(sweep: &Sweep) -> Vec<&str> {
-    let [first, others @ ..] = &*sweep.points else { return Vec::new() };
-    let is_common = |set: &&String| {
-        !others.is_empty() && others.iter().all(|point| point.settings.contains(*set))
-    };
-    first.settings.iter().filter(is_common).map(String::as_str).collect()
+/// How the points of a sweep are called: without what all are of.
+pub(super) struct Names<'a> {
+    /// Settings that all points have.
+    pub(super) common: Vec<&'a str>,
+    has_rules: bool,
 }
 
-/// What a point is of, without what all are of.
-pub(super) fn combination(sweep: &Sweep, point: &Point, has_machine: bool) -> String {
-    let common = common(sweep);
-    let has_rules = sweep.points.iter().any(|point| point.rules != sweep.model);
-    let machine = point.machine.as_ref().filter(|_| has_machine);
-    let machine = machine.map(|name| shown(name).to_string());
-    let rules = has_rules.then(|| point.rules.to_owned());
-    let own = point.settings.iter().filter(|set| !common.contains(&set.as_str())).cloned();
-    machine.into_iter().chain(rules).chain(own).collect::<Vec<_>>().join(" ")
+impl<'a> Names<'a> {
+    pub(super) fn of(sweep: &'a Sweep) -> Names<'a> {
+        let has_rules = sweep.points.iter().any(|point| point.rules != sweep.model);
+        let common = match &*sweep.points {
+            [first, others @ ..] if !others.is_empty() => {
+                let is_common = |set: &&String| others.iter().all(|of| of.settings.contains(*set));
+                first.settings.iter().filter(is_common).map(String::as_str).collect()
+            }
+            _ => Vec::new(),
+        };
+        Names { common, has_rules }
+    }
+
+    /// What a point is of.
+    pub(super) fn name(&self, point: &Point, has_machine: bool) -> String {
+        let machine = point.machine.as_ref().filter(|_| has_machine);
+        let machine = machine.map(|name| shown(name).to_string());
+        let rules = self.has_rules.then(|| point.rules.to_owned());
+        let own = point.settings.iter().filter(|set| !self.common.contains(&set.as_str())).cloned();
+        machine.into_iter().chain(rules).chain(own).collect::<Vec<_>>().join(" ")
+    }
 }
 
 fn holds(point: &Point) -> f64 {

@@ -136,7 +136,7 @@ pub(in crate::commands) fn leaves_out(sweep: &Sweep) -> Vec<String> {
 
 /// What all combinations have, if something is.
 pub(in crate::commands) fn all_with(sweep: &Sweep) -> Option<String> {
-    let common = front::common(sweep);
+    let common = front::Names::of(sweep).common;
     (!common.is_empty()).then(|| format!("all with {}", common.join(" ")))
 }
 
@@ -144,9 +144,10 @@ pub(in crate::commands) fn all_with(sweep: &Sweep) -> Option<String> {
 pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
     let Sweep { points, costs, .. } = sweep;
     let mut out = String::new();
-    let machines = points.iter().filter(|point| point.machine != points[0].machine).count();
+    let has_machines = points.iter().any(|point| point.machine != points[0].machine);
+    let names = front::Names::of(sweep);
     let settings: Vec<String> =
-        points.iter().map(|point| front::combination(sweep, point, machines > 0)).collect();
+        points.iter().map(|point| names.name(point, has_machines)).collect();
     let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,

@@ -121,10 +121,7 @@ impl Report {
             cpu_s: seconds(ended.usage.ru_utime) + seconds(ended.usage.ru_stime),
             peak_kib: peak_kib(ended, &processes),
             // The kernel counts in batches, and a process reads its own count at another moment.
-            most_kib: processes
-                .iter()
-                .filter_map(|of| of.peak_rss_kib)
-                .fold(ended.most_kib(), u64::max),
+            most_kib: ended.most_kib().max(most_written(&processes).unwrap_or(0)),
             faults: ended.usage.ru_minflt,
             pages_by_node: ended.pages_by_node.clone(),
             uncounted,
@@ -133,11 +130,16 @@ impl Report {
     }
 }
 
+/// The most that a process wrote of itself.
+fn most_written(processes: &[Process]) -> Option<u64> {
+    processes.iter().filter_map(|of| of.peak_rss_kib).max()
+}
+
 /// The most that was resident in a process: what the kernel has of all, else what each wrote, if the program's own did.
 fn peak_kib(ended: &Ended, processes: &[Process]) -> Option<u64> {
     let wrote = || {
         processes.iter().find(|of| of.pid == ended.process)?.peak_rss_kib?;
-        processes.iter().filter_map(|of| of.peak_rss_kib).max()
+        most_written(processes)
     };
     ended.peak_kib().max(wrote())
 }

@@ -262,8 +262,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         );
     }
     let most = arguments.top as usize;
-    let lengths = groups.iter().take(most).map(|group| group.name.chars().count());
-    let wide = lengths.max().unwrap_or(0).clamp(28, 96);
+    let wide = wide(groups.iter().take(most));
     let _ = writeln!(
         out,
         "\n{:<wide$} {:>9} {:>10} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
@@ -296,20 +295,27 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         let _ = writeln!(out, "... and {} more (--top N, --json)", groups.len() - most);
     }
     if arguments.blame {
-        write_blame(&mut out, groups, most, wide);
-        if let Some(holds) = summary.time_holds {
-            let _ =
-                writeln!(out, "{:<wide$} {holds:>10}   once a second on each CPU: nobody's", "");
-        }
+        write_blame(&mut out, summary, most);
     }
     out
 }
 
+/// The name of a group, as it is shown.
+fn who(group: &Group) -> String {
+    shown(&group.name).to_string()
+}
+
+/// Columns that the names of groups take.
+fn wide<'g>(groups: impl Iterator<Item = &'g Group>) -> usize {
+    groups.map(|group| who(group).chars().count()).max().unwrap_or(0).clamp(28, 96)
+}
+
 /// What the replay charged each group with, most holds first.
-fn write_blame(out: &mut String, groups: &[Group], most: usize, wide: usize) {
-    let mut groups: Vec<&Group> = groups.iter().collect();
+fn write_blame(out: &mut String, summary: &Summary, most: usize) {
+    let mut groups: Vec<&Group> = summary.groups.iter().collect();
     groups.sort_by_key(|group| std::cmp::Reverse((group.holds, group.far_pages)));
     let all: u64 = groups.iter().filter_map(|group| group.holds).sum();
+    let wide = wide(groups.iter().take(most).copied());
     let _ = writeln!(
         out,
         "\n{:<wide$} {:>10} {:>7} {:>12} {:>18}   in the model; pageblocks as recorded",
@@ -322,12 +328,15 @@ fn write_blame(out: &mut String, groups: &[Group], most: usize, wide: usize) {
         let _ = writeln!(
             out,
             "{:<wide$} {:>10} {:>7} {:>12} {:>18}",
-            shown(&group.name).to_string(),
+            who(group),
             number(group.holds),
             share.unwrap_or("-".into()),
             number(group.far_pages),
             group.pinned_pageblocks
         );
+    }
+    if let Some(holds) = summary.time_holds {
+        let _ = writeln!(out, "{:<wide$} {holds:>10}   once a second on each CPU: nobody's", "");
     }
 }
 
@@ -341,7 +350,7 @@ fn line(out: &mut String, group: &Group, wide: usize) {
     let _ = writeln!(
         out,
         "{:<wide$} {:>9} {:>10} {:>9} {life:>10} {:>10} {:>10} {:>9} {:>10} {:>10}",
-        shown(&group.name).to_string(),
+        who(group),
         group.allocs,
         group.alloc_pages,
         group.freed,

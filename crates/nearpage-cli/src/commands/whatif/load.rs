@@ -14,7 +14,7 @@ use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
 use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
-use super::text::{Part, Section, aligned};
+use super::text::{Part, Section, add_new, aligned};
 use super::{CommandError, NOTHING, WhatIfArgs};
 use crate::commands::input::DescriptionFailure;
 use crate::commands::interrupt::Interruptible;
@@ -161,11 +161,7 @@ impl Swept {
             sections.push(Section::columns("Combinations", table, card_most));
         }
         let mut notes: Vec<String> = Vec::new();
-        for note in reports().flat_map(|report| &report.notes) {
-            if !notes.contains(note) {
-                notes.push(note.clone());
-            }
-        }
+        add_new(&mut notes, reports().flat_map(|report| report.notes.clone()));
         sections.push(Section::new("What the model leaves out", Part::LeavesOut, notes, 2));
         sections
     }
@@ -209,11 +205,7 @@ pub(super) fn run(
     let of_rules = rules.iter().map(|rules| Changes::on(machine, now, *rules, &tunables));
     let of_rules: Vec<Changes> = of_rules.collect::<Result<_, _>>().map_err(ReplayFailure::from)?;
     let mut lines: Vec<String> = Vec::new();
-    for line in of_rules.iter().flat_map(change_lines) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
+    add_new(&mut lines, of_rules.iter().flat_map(change_lines));
     let settings = of_rules.first().map_or(&[][..], |of| &of.settings);
     let changes = settings.iter().map(|setting| {
         let same = of_rules.iter().flat_map(|of| &of.settings).filter(|of| of.key == setting.key);
@@ -281,7 +273,7 @@ impl Asked<'_> {
             let machine = self.machine;
             let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
             let (scenario, told) = scenario(&wish).map_err(LabFailure::from)?;
-            notes.extend(told.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+            add_new(&mut notes, told);
             let bar = Bar::of(name, "runs");
             let mut outcomes: Vec<Outcome> = Vec::new();
             for seed in 1..=self.seeds {
@@ -295,21 +287,22 @@ impl Asked<'_> {
             }
             Ok::<_, CommandError>((scenario.title, outcomes))
         };
-        let (title, now) = run(&[self.now], &[])?;
-        let now = now.into_iter().next().expect("one set of rules ran");
+        // Without the change: the rules of now, and those that are changed, which may be the same.
+        let changed = self.rules.iter().filter(|_| !self.tunables.is_empty());
+        let others = changed.filter(|rules| **rules != self.now);
+        let without: Vec<Model> = [self.now].iter().chain(others).copied().collect();
+        let (title, mut without) = run(&without, &[])?;
         let (_, mut then) = run(self.rules, self.tunables)?;
-        if !self.tunables.is_empty() {
-            let (_, alone) = run(self.rules, &[])?;
-            for (then, alone) in then.iter_mut().zip(alone) {
-                then.idle_settings = (then.counts == alone.counts).then(|| {
-                    format!(
-                        "under the rules {} the change does nothing with this load: all figures are as without it",
-                        then.rules
-                    )
-                });
-            }
+        for then in then.iter_mut().filter(|_| !self.tunables.is_empty()) {
+            let is_same = |of: &Outcome| of.rules == then.rules && of.counts == then.counts;
+            then.idle_settings = without.iter().any(is_same).then(|| {
+                format!(
+                    "under the rules {} the change does nothing with this load: all figures are as without it",
+                    then.rules
+                )
+            });
         }
-        Ok(Compared { title, notes, now, then })
+        Ok(Compared { title, notes, now: without.swap_remove(0), then })
     }
 }
 

@@ -67,6 +67,15 @@ impl Section {
     }
 }
 
+/// Adds the lines that are not there yet.
+pub(super) fn add_new(lines: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for line in more {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+}
+
 /// A page of all of it.
 pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
     let mut page = WhatIfPage::default();
@@ -226,14 +235,7 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     let kernel = answer.kernel.as_deref().unwrap_or("unknown");
     let mut changes = vec![format!("{}: kernel {kernel}", answer.bundle)];
     changes.extend(answer.alone.iter().flat_map(played));
-    for then in &answer.then {
-        changes.extend(
-            change_lines(&then.changes)
-                .into_iter()
-                .filter(|line| !changes.contains(line))
-                .collect::<Vec<_>>(),
-        );
-    }
+    add_new(&mut changes, answer.then.iter().flat_map(|then| change_lines(&then.changes)));
     let mut said: Vec<String> = Vec::new();
     if answer.then.is_empty() {
         said.push(absolute(&answer.now));

@@ -4,7 +4,6 @@ mod gic;
 mod start;
 
 use core::arch::asm;
-use core::ops::Range;
 use core::ptr::{read_volatile, write_volatile};
 
 use nearpage::CpuId;
@@ -152,12 +151,4 @@ pub fn exit(code: u8) -> ! {
         interrupts_off();
         wait();
     }
-}
-
-/// The board has no interrupts that cannot be masked.
-pub fn interrupt_unmaskably(_hardware_id: u64) {}
-
-/// QEMU plugs memory into PCs only.
-pub fn plugged_memory() -> Option<(Range<u64>, u32)> {
-    None
 }

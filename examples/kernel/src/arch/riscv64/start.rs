@@ -5,16 +5,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use nearpage::CpuId;
 use nearpage_kernel::boot::EarlyMemory;
-use nearpage_kernel::firmware::{Machine, devicetree};
+use nearpage_kernel::firmware::Machine;
 
-use super::{phys_to_virt, sbi, set_cpu_number};
-use crate::{Described, log};
+use super::{sbi, set_cpu_number};
+use crate::Described;
+use crate::arch::virt::describe_by;
 
 global_asm!(include_str!("boot.s"), options(raw));
 
 unsafe extern "C" {
-    static kernel_start: u8;
-    static kernel_end: u8;
     fn other_start();
 }
 
@@ -41,20 +40,7 @@ extern "C" fn exception(cause: u64, from: u64, value: u64) -> ! {
 
 /// Reads what the boot and the firmware say of the machine.
 pub fn describe(machine: &mut Machine, memory: &mut EarlyMemory) -> Described {
-    let devicetree = DEVICETREE.load(Ordering::Relaxed);
-    // SAFETY: the firmware left it there, nobody writes to it, and the length is the devicetree's own.
-    let blob: &'static [u8] = unsafe {
-        let bytes = |length| core::slice::from_raw_parts(phys_to_virt(devicetree), length);
-        bytes(devicetree::size(bytes(8)).expect("the firmware leaves a devicetree"))
-    };
-    if let Err(error) = devicetree::read(blob, machine, memory) {
-        log!("firmware: {error}; one node");
-    }
-    let image = (&raw const kernel_start).addr() as u64..(&raw const kernel_end).addr() as u64;
-    let taken = memory.reserve(image.start, image.end - image.start);
-    let taken = taken.and_then(|()| memory.reserve(devicetree, blob.len() as u64));
-    taken.expect("room for two ranges");
-    Described { command_line: devicetree::command_line(blob) }
+    describe_by(DEVICETREE.load(Ordering::Relaxed), machine, memory)
 }
 
 /// Lets another CPU begin, on a stack that ends at `stack_end`.
