@@ -142,9 +142,13 @@ pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
         return None;
     }
     if has(b"/* mm_page_") {
-        return Some(
-            "a function graph without times and tasks: trace options funcgraph-abstime and funcgraph-proc print them",
-        );
+        let first = line.split(|byte| *byte == b'|').next().unwrap_or_default();
+        return Some(match time(first.trim_ascii()) {
+            Some(_) => "a function graph without tasks: trace option funcgraph-proc prints them",
+            None => {
+                "a function graph without times and tasks: trace options funcgraph-abstime and funcgraph-proc print them"
+            }
+        });
     }
     if line.trim_ascii_start().starts_with(b"mm_page_") {
         return Some("events without CPU and time: trace option context-info prints them");

@@ -374,8 +374,12 @@ mod tests {
     #[test]
     fn events_that_lack_something_are_told() {
         let text = "# tracer: function_graph\n 0)   0.1 us    |  f();\n 0)               |  /* mm_page_free: page=1 pfn=0x2 order=0 */\n";
-        let message = read(text.as_bytes()).0.unwrap_err().to_string();
-        assert!(message.starts_with("t: byte 49: a function graph without times"), "{message}");
+        let message = |text: &str| read(text.as_bytes()).0.unwrap_err().to_string();
+        let without = message(text);
+        assert!(without.starts_with("t: byte 49: a function graph without times and"), "{without}");
+        let timed = "7.105144 |   1)               |  /* mm_page_free: page=1 pfn=0x2 order=0 */\n";
+        let without = message(timed);
+        assert!(without.starts_with("t: byte 0: a function graph without tasks: "), "{without}");
     }
 
     #[test]

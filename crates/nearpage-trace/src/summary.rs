@@ -100,6 +100,13 @@ pub struct Group {
 }
 
 impl Group {
+    /// Whether anything is known of it: one that was made for what then had another name has nothing.
+    fn has_something(&self) -> bool {
+        let told = [self.holds, self.far_pages, self.refill_pages, self.drain_pages];
+        let known = [self.allocs, self.failed, self.frees, self.free_unseen];
+        known.into_iter().chain(told.into_iter().flatten()).any(|count| count > 0)
+    }
+
     /// Adds what another group counted, before blocks that outlive the trace are counted.
     fn absorb(&mut self, other: &Group) {
         let Group { allocs, alloc_pages, failed, freed, freed_pages, frees, .. } = *other;
@@ -414,6 +421,7 @@ impl Summarizer {
             });
             group.lifetime_median_ns = median.filter(|_| group.freed > 0).map(|power| 1 << power);
         }
+        self.groups.retain(Group::has_something);
         self.groups.sort_by(|one, other| {
             other.alloc_pages.cmp(&one.alloc_pages).then_with(|| one.name.cmp(&other.name))
         });
