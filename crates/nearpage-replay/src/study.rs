@@ -252,7 +252,10 @@ fn study_alone(
     let source = trace.source();
     let wish = Wish { machine: Some(machine.clone()), cpus, ..asked.wish.clone() };
     let has_change = !rules.is_empty() || !asked.wish.tunables.is_empty();
-    let wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
+    let mut wishes = if has_change { wishes(rules, &wish) } else { Vec::new() };
+    if wishes.len() > 1 {
+        wishes.retain(|of| of.model != Some(model) || !of.tunables.is_empty());
+    }
     let plan = Plan::of(source.name(), &start, wish.machine_alone(), wishes)?;
     let watch = Watch::new(observer, source.pass_bytes(), 1 + plan.passes(0));
     let survey = Survey::of_trace(source, &start, 0, &watch)?;

@@ -24,7 +24,7 @@ use crate::survey::Survey;
 use crate::totals::{Costs, Totals};
 use crate::watch::Watch;
 use crate::whatif::{Keeps, Load, Wish, Wished, start_of};
-use crate::yardstick::{least_holds, ratio_of};
+use crate::yardstick::{bound_of, least_holds};
 use nearpage_machine::tunable::{Tunable, TunableError};
 
 /// The most combinations.
@@ -234,6 +234,9 @@ pub struct Point {
     pub rules: &'static str,
     /// The combination, each `KEY=VALUE`.
     pub settings: Vec<String>,
+    /// The fewest holds with as much memory and [`COMPARED_AT`](crate::COMPARED_AT) pages a hold, as
+    /// [`Standing::bound`](crate::Standing::bound).
+    pub bound: u64,
     /// (holds + 32) / (bound + 32), as [`Standing::ratio`](crate::Standing::ratio).
     pub bound_ratio: f64,
     /// As [`Standing::least_holds`](crate::Standing::least_holds): never above `lock_acquisitions`.
@@ -245,6 +248,7 @@ pub struct Point {
 /// What a combination came to, beside the bound.
 struct Judged {
     totals: Totals,
+    bound: u64,
     bound_ratio: f64,
     least_holds: u64,
 }
@@ -255,10 +259,11 @@ pub(crate) type Heard<'h> = dyn Fn(&Point) + Sync + 'h;
 impl Point {
     /// Whether it is among the best is known at the end.
     fn of(choice: &Choice<'_>, recorded: Model, judged: &Judged) -> Point {
-        let Judged { totals, bound_ratio, least_holds } = judged;
+        let Judged { totals, bound, bound_ratio, least_holds } = judged;
         Point {
             machine: choice.machine.map(|machine| machine.source.clone()),
             rules: choice.model.unwrap_or(recorded).name,
+            bound: *bound,
             bound_ratio: *bound_ratio,
             least_holds: *least_holds,
             kept_pages_mean: totals.kept_pages_mean,
@@ -364,9 +369,9 @@ pub(crate) fn sweep(
                 })
                 .map(|mut answer| {
                     let asked = answer.asked.take().unwrap_or_default();
-                    let bound_ratio = ratio_of(&answer, &asked);
+                    let (bound, bound_ratio) = bound_of(&answer, &asked);
                     let least_holds = least_holds(&answer, &asked);
-                    Judged { totals: answer.totals, bound_ratio, least_holds }
+                    Judged { totals: answer.totals, bound, bound_ratio, least_holds }
                 });
             match &judged {
                 Ok(judged) => heard(&Point::of(&choices[at], start.model, judged)),

@@ -253,12 +253,12 @@ fn standing(answer: &Answer, asked: &Asked, managed: PageCount, from_recorded: b
     }
 }
 
-/// The ratio of what rules came to, to the bound of their class at K = [`COMPARED_AT`] and their own mean for H.
-pub(crate) fn ratio_of(answer: &Answer, asked: &Asked) -> f64 {
+/// The bound of rules' class at K = [`COMPARED_AT`] and their own mean for H, and the ratio of what they came to, to it.
+pub(crate) fn bound_of(answer: &Answer, asked: &Asked) -> (u64, f64) {
     let limits = Limits { kept: own_mean(&answer.totals), moved: COMPARED_AT };
     let class = class_of(&answer.model);
     let bound = fewest_of(&answer.model, asked, class, limits, false).fewest;
-    ratio(answer.totals.lock_acquisitions.unwrap_or(0), bound)
+    (bound, ratio(answer.totals.lock_acquisitions.unwrap_or(0), bound))
 }
 
 /// The bound of the rules' class with the most that one CPU kept for H, and the longest hold for K, from the recorded start:

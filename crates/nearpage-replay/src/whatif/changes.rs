@@ -61,6 +61,10 @@ pub struct OtherMachine {
     pub memory_bytes: Change<u64>,
     /// Bytes of a page.
     pub page_bytes: Change<u64>,
+    /// Sizes that are others there, before rules and settings are changed. Where none are, [`Changes::sizes`] has them.
+    pub sizes: Vec<SizeChange>,
+    /// The same for fallback orders.
+    pub fallback: Vec<OrderChange>,
 }
 
 /// A setting that was asked for.
@@ -114,6 +118,8 @@ impl Changes {
         map: &CpuMap,
     ) -> Changes {
         let is_elsewhere = wish.machine.is_some();
+        let moved = || (sizes(&values(recorded), &values(before)), orders(recorded, before));
+        let (sizes, fallback) = if is_elsewhere { moved() } else { Default::default() };
         Changes {
             machine: wish.machine.as_ref().map(|machine| OtherMachine {
                 name: machine.source.clone(),
@@ -121,6 +127,8 @@ impl Changes {
                 cpus: change(recorded, start, cpus),
                 memory_bytes: change(recorded, start, |of| of.managed().to_bytes(of.page_shift)),
                 page_bytes: change(recorded, start, |of| 1 << of.page_shift),
+                sizes,
+                fallback,
             }),
             rules: change(recorded, start, |of| of.model.name),
             cpus: (is_elsewhere || wish.repeat > 1).then(|| map.describe(wish.repeat.max(1))),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use nearpage_machine::shown;
 use nearpage_machine::size::format as bytes;
-use nearpage_replay::{Change, Changes, OtherMachine, SizeChange};
+use nearpage_replay::{Change, Changes, OrderChange, OtherMachine, SizeChange};
 
 /// Zones, and nodes with their orders, that are shown; JSON has all.
 const SHOWN_MOST: usize = 8;
@@ -24,8 +24,23 @@ pub fn change_lines(changes: &Changes) -> Vec<String> {
         lines.push(format!("{}: {} -> {}", setting.key, setting.before, setting.after));
         lines.extend(setting.no_effect.clone());
     }
-    lines.extend(few(sizes(&changes.sizes), "zones with other sizes"));
-    let orders = changes.fallback.iter().map(|order| {
+    if let Some(cpus) = &changes.cpus {
+        lines.push(format!("CPUs: {cpus}"));
+    }
+    if changes.repeat > 1 {
+        lines.push(format!("copies of the trace at once: {}", changes.repeat));
+    }
+    if let Some(machine) = &changes.machine {
+        let by_machine = |line: String| format!("by the machine: {line}");
+        lines.extend(moved(&machine.sizes, &machine.fallback).into_iter().map(by_machine));
+    }
+    lines.extend(moved(&changes.sizes, &changes.fallback));
+    lines
+}
+
+/// Lines for zones with sizes that moved, and for nodes with other fallback orders.
+fn moved(zones: &[SizeChange], nodes: &[OrderChange]) -> Vec<String> {
+    let orders = nodes.iter().map(|order| {
         let text = |nodes: &Option<Vec<u32>>| {
             let ids = |nodes: &Vec<u32>| nodes.iter().map(u32::to_string).collect::<Vec<_>>();
             nodes.as_ref().map_or("none".to_owned(), |nodes| ids(nodes).join(" "))
@@ -37,13 +52,8 @@ pub fn change_lines(changes: &Changes) -> Vec<String> {
             text(&order.after)
         )
     });
+    let mut lines = few(sizes(zones), "zones with other sizes");
     lines.extend(few(orders.collect(), "nodes with another fallback order"));
-    if let Some(cpus) = &changes.cpus {
-        lines.push(format!("CPUs: {cpus}"));
-    }
-    if changes.repeat > 1 {
-        lines.push(format!("copies of the trace at once: {}", changes.repeat));
-    }
     lines
 }
 
