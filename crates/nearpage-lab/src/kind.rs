@@ -50,6 +50,8 @@ pub(crate) struct Waits {
     pub(crate) worst_us: f64,
     /// Holds.
     pub(crate) holds: u64,
+    /// The longest of them.
+    pub(crate) worst_hold_us: f64,
 }
 
 impl Probe {

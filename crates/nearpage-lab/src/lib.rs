@@ -48,4 +48,4 @@ pub use options::Options;
 pub use report::Report;
 pub use run::run;
 pub use scenario::Scenario;
-pub use sweep::{Over, OverError, named_twice, run as sweep};
+pub use sweep::{ON_THE_FRONT, Over, OverError, run as sweep};

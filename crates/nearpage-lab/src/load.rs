@@ -3,6 +3,8 @@
 //! Each is one work of [contention](crate::scenario::ContentionWorkload). Its numbers come from measurements that
 //! [`Load::source`] names; what differs from them is a note of the report.
 
+use std::collections::BTreeMap;
+
 use nearpage::{Config, Model, Order, PageblockOwners};
 use nearpage_machine::MachineDescription;
 use nearpage_sim::workload::lifetimes::Lifetime;
@@ -10,10 +12,13 @@ use nearpage_sim::workload::messages::{Block, FreedBy};
 use nearpage_sim::{Machine, check_machine};
 
 use crate::error::LabError;
+use crate::options::Options;
+use crate::report::{Ran, Report};
 use crate::scenario::{
     BuildWork, ContentionWorkload, Does, FillWork, MachineOf, MessagesWorkload, PatchedWorkload,
     Scenario, Variant, Workload, groups_of,
 };
+use crate::sweep::Over;
 
 /// A load by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,10 +49,16 @@ const PAGE_NS: f64 = 500.0;
 const FREE_NS: f64 = 60.0;
 /// The largest machine whose memory is simulated whole.
 const BYTES_MOST: u64 = 64 << 30;
+/// Pages that a run allocates, about, at most, unless more time is asked for. A host simulates about a million in a second.
+const RUN_PAGES: u64 = 32 << 20;
+/// Pages that a process fills at least where many exit, so that it empties its pageset more than once, four of the largest batches.
+const EXIT_PAGES_LEAST: u64 = 8192;
 /// Memory of a process that exits, of the containers of 2024.
 const PROCESS_BYTES: u64 = 6 << 30;
 /// `page_fault1` maps so much.
 const FAULTS_BYTES: u64 = 128 << 20;
+/// Seeds of a load that draws, for the range of its answer.
+const SEEDS: u64 = 3;
 /// Model time that a process is given to fill and free once, at least.
 const SECONDS: f64 = 0.25;
 
@@ -88,9 +99,23 @@ impl Load {
         }
     }
 
+    /// Pages that a run allocates, about, for each that processes of the load ask for. All the time that they queue to exit,
+    /// bystanders go on.
+    fn run_pages(self, cpus: usize) -> u64 {
+        match self {
+            Load::Exit => FillWork::pages_a_page(bystanders(cpus)),
+            _ => 1,
+        }
+    }
+
     /// Whether something of it is random.
     pub fn draws(self) -> bool {
         matches!(self, Load::Build | Load::Random)
+    }
+
+    /// Seeds for the range of its answer, from a first one on: one if nothing of it is random.
+    pub fn seeds(self, first: u64) -> Vec<u64> {
+        (0..if self.draws() { SEEDS } else { 1 }).map(|more| first.wrapping_add(more)).collect()
     }
 
     /// The load called `name`.
@@ -156,6 +181,14 @@ impl Load {
         }
     }
 }
+
+/// CPUs beside those that exit.
+fn bystanders(cpus: usize) -> usize {
+    cpus - (cpus / 2).max(1)
+}
+
+/// The counts that the answer about a load begins with.
+pub const FIRST: [&str; 4] = ["zone_lock_percent", "worst_wait_us", "holds", "worst_hold_us"];
 
 /// What a load is to run on.
 #[derive(Clone, Debug)]
@@ -235,6 +268,82 @@ pub fn scenario_of_recorded(
     })
 }
 
+/// Runs a load that [`scenario_of`] made, with each of some seeds. Counts are of the first one.
+///
+/// # Errors
+///
+/// As [`crate::run`].
+pub fn run(
+    scenario: &Scenario,
+    machine: &MachineDescription,
+    seeds: &[u64],
+    options: &Options<'_>,
+) -> Result<Report, LabError> {
+    let (&first, others) = seeds.split_first().unwrap_or((&options.seed, &[]));
+    let mut report = crate::run(scenario, &Options { seed: first, ..*options })?;
+    let mut range = BTreeMap::new();
+    for &seed in others {
+        let other = crate::run(scenario, &Options { seed, ..*options })?;
+        for (name, value) in &report.counts {
+            let more = other.counts.get(name).copied().unwrap_or(*value);
+            let [least, most] = range.entry(name.clone()).or_insert([*value; 2]);
+            (*least, *most) = (least.min(more), most.max(more));
+        }
+    }
+    range.retain(|_, [least, most]| least != most);
+    report.ran = Some(Ran::of(scenario, machine, seeds, options, range));
+    Ok(report)
+}
+
+/// Runs a load that [`scenario_of`] made under all combinations of some settings, with one seed.
+///
+/// # Errors
+///
+/// As [`crate::sweep`].
+pub fn sweep(
+    scenario: &Scenario,
+    machine: &MachineDescription,
+    over: &[Over],
+    options: &Options<'_>,
+) -> Result<Report, LabError> {
+    let mut report = crate::sweep(scenario, over, options)?;
+    report.ran = Some(Ran::of(scenario, machine, &[options.seed], options, BTreeMap::new()));
+    Ok(report)
+}
+
+impl Ran {
+    fn of(
+        scenario: &Scenario,
+        machine: &MachineDescription,
+        seeds: &[u64],
+        options: &Options<'_>,
+        range: BTreeMap<String, [f64; 2]>,
+    ) -> Ran {
+        let costs = options.costs.map_or(&scenario.machine.costs, |costs| &costs.name).clone();
+        Ran { machine: machine.source.clone(), costs, seeds: seeds.to_vec(), range }
+    }
+
+    /// What it ran with, and the range of what its answer begins with, a sentence each.
+    pub fn lines(&self) -> Vec<String> {
+        let Ran { machine, costs, seeds, range } = self;
+        let seeds = match &seeds[..] {
+            [only] => format!("seed {only} alone"),
+            all => {
+                let all: Vec<String> = all.iter().map(u64::to_string).collect();
+                format!("seeds {}; figures are of the first", all.join(", "))
+            }
+        };
+        let mut lines = vec![format!("ran on {machine}, costs {costs}, {seeds}")];
+        let first = range.iter().filter(|(name, _)| {
+            FIRST.iter().any(|first| name.strip_suffix(first).is_some_and(|of| of.ends_with(": ")))
+        });
+        lines.extend(first.map(|(name, [least, most])| {
+            format!("by seed {name} is {least} at least and {most} at most")
+        }));
+        lines
+    }
+}
+
 /// A load as a scenario, and what had to be assumed, a sentence each.
 ///
 /// # Errors
@@ -269,15 +378,29 @@ impl By {
         }
     }
 
-    /// What a page takes beside the allocator (ns), and how that is known.
-    fn page_ns(self) -> (f64, &'static str) {
+    /// What a page takes beside the allocator (ns).
+    fn page_ns(self) -> f64 {
         match self {
-            By::Recording { page_ns } => {
-                (page_ns, "as recorded, what its CPU did meanwhile included")
-            }
-            By::Name(load) if load.page_ns() == PAGE_NS => (PAGE_NS, "assumed"),
-            By::Name(load) => (load.page_ns(), "calibrated by what was measured in 2023"),
+            By::Recording { page_ns } => page_ns,
+            By::Name(load) => load.page_ns(),
         }
+    }
+
+    /// How that is known, and what a page that is freed takes.
+    fn known(self, free_ns: f64) -> String {
+        let (known, end) = match self {
+            By::Recording { .. } => ("as recorded, what its CPU did meanwhile included", ""),
+            By::Name(load) if load.page_ns() == PAGE_NS => {
+                ("assumed", "; neither was measured there")
+            }
+            By::Name(_) => {
+                ("calibrated by what was measured in 2023", "; neither was measured there")
+            }
+        };
+        let page_ns = self.page_ns();
+        format!(
+            "a page takes {page_ns:.0} ns beside the allocator, {known}; a page that is freed {free_ns:.0} ns, assumed{end}"
+        )
     }
 }
 
@@ -334,19 +457,17 @@ fn scenario(
     if wish.rules.iter().any(|rules| rules.owners == PageblockOwners::Quotas) {
         notes.push("under the rules nearpage CPUs share lines instead of locks: their time is charged, and counted in no wait and no hold, where a replay calls each write to such a line a hold".into());
     }
-    let (page_ns, known) = by.page_ns();
     let work = ContentionWorkload {
         name: name.into(),
         scale,
         does,
-        page_ns,
+        page_ns: by.page_ns(),
         free_ns,
         calibrate: None,
         references: Vec::new(),
     };
-    notes.push(format!(
-        "a page takes {page_ns:.0} ns beside the allocator, {known}; a page that is freed {free_ns:.0} ns, assumed; neither was measured there"
-    ));
+    notes.push(by.known(free_ns));
+    notes.push("all memory is free at the start: what numactl calls free is not used".into());
     let variant = |&model: &Model| Variant { name: model.name.into(), model };
     let scenario = Scenario {
         name: name.into(),
@@ -386,7 +507,16 @@ fn does(
         notes.extend(seconds.map(of));
     };
     // What a CPU does in the time that is asked for.
-    let pages = (seconds.unwrap_or(SECONDS) * 1e9 / (load.page_ns() + FREE_NS)).max(1.0) as u64;
+    // Pages of all who exit pass one lock: with many, each takes as much longer.
+    let queue = if load == Load::Exit { (cpus as f64 / 8.0).max(1.0) } else { 1.0 };
+    let page_s = (load.page_ns() + FREE_NS) * queue / 1e9;
+    let most = (RUN_PAGES / (cpus as u64 * load.run_pages(cpus))) as f64 * page_s;
+    if seconds.is_none() && most < SECONDS && load != Load::Build {
+        notes.push(format!(
+            "{most:.3} s of model time are asked of each CPU instead of {SECONDS}, so that the run ends soon; nearpage lab --seconds asks for more"
+        ));
+    }
+    let pages = (seconds.unwrap_or(SECONDS.min(most)) / page_s).max(1.0) as u64;
     let fill = |notes: &mut Vec<String>,
                 most_bytes: u64,
                 leave_together: bool,
@@ -415,7 +545,9 @@ fn does(
         let each = bytes / 2 / processes as u64;
         if each < PROCESS_BYTES {
             let each = nearpage_machine::size::format(each);
-            notes.push(format!("a process fills {each}: half of the memory stays free"));
+            notes.push(format!(
+                "a process fills {each}: half of the memory stays free, whatever was free on the machine"
+            ));
         }
     };
     let pairs = |notes: &mut Vec<String>, window: usize| {
@@ -460,7 +592,13 @@ fn does(
         Load::Exit => {
             let processes = (cpus / 2).max(1);
             bounded(notes, processes);
-            fill(notes, PROCESS_BYTES, true, false, processes, cpus - processes)
+            let most = RUN_PAGES / load.run_pages(cpus) / (2 * processes as u64);
+            let most_bytes = most.max(EXIT_PAGES_LEAST).saturating_mul(scale * page_bytes);
+            if most_bytes < PROCESS_BYTES.min(bytes / 2 / processes as u64) {
+                let each = nearpage_machine::size::format(most_bytes);
+                notes.push(format!("of that a process fills {each}, so that the run ends soon"));
+            }
+            fill(notes, PROCESS_BYTES.min(most_bytes), true, false, processes, bystanders(cpus))
         }
         Load::Fill | Load::Random => {
             bounded(notes, cpus);
@@ -494,7 +632,7 @@ mod tests {
     use nearpage_machine::MachineInput;
 
     use super::*;
-    use crate::{Options, catalog, run};
+    use crate::{catalog, run};
 
     fn machine(nodes: &[&str]) -> MachineDescription {
         let nodes = nodes.iter().map(ToString::to_string).collect();
@@ -580,6 +718,30 @@ mod tests {
         assert_eq!(notes(Load::Random, 0.01), (true, false, true));
         assert_eq!(notes(Load::Purge, 0.001), (true, true, true));
         assert_eq!(notes(Load::Build, 0.01), (false, false, true));
+    }
+
+    /// A run of a large machine simulates a bounded number of pages, and no smaller pagesets for it.
+    #[test]
+    fn work_is_bounded_on_large_machines() {
+        let large = machine(&["512G,cpus=0-103", "512G,cpus=104-207"]);
+        for load in Load::ALL {
+            let wish = LoadWish {
+                machine: &large,
+                costs: None,
+                rules: vec![Model::LINUX_6_12],
+                cpus: None,
+                seconds: None,
+                config: Config::default(),
+            };
+            let (scenario, notes) = scenario_of(load, &wish).unwrap();
+            assert!(
+                (1..2 * RUN_PAGES).contains(&scenario.pages()),
+                "{load:?}: {}",
+                scenario.pages()
+            );
+            let is_told = notes.iter().any(|note| note.contains("the run ends soon"));
+            assert_eq!(is_told, load != Load::Build, "{load:?}: {notes:?}");
+        }
     }
 
     #[test]

@@ -132,6 +132,9 @@ pub struct Report {
     pub holds: Vec<Hold>,
     /// Counts, by name.
     pub counts: BTreeMap<String, f64>,
+    /// Of a load by name: what it ran with.
+    #[serde(flatten)]
+    pub ran: Option<Ran>,
     /// One line about the scenario.
     #[serde(skip)]
     pub title: String,
@@ -146,6 +149,19 @@ pub struct Report {
     /// Some runs over their time, by name, if a page shows them.
     #[serde(skip)]
     pub sampled: Vec<(String, Samples)>,
+}
+
+/// What a load by name ran with.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Ran {
+    /// The machine: where it comes from.
+    pub machine: String,
+    /// The name of the table of costs.
+    pub costs: String,
+    /// Seeds; counts are of the first.
+    pub seeds: Vec<u64>,
+    /// The least and the most by all seeds, of counts that differ.
+    pub range: BTreeMap<String, [f64; 2]>,
 }
 
 /// A table of plain text.
@@ -167,6 +183,7 @@ impl Report {
             rows: Vec::new(),
             holds: Vec::new(),
             counts: BTreeMap::new(),
+            ran: None,
             notes: Vec::new(),
             table: Table::default(),
             further: Vec::new(),

@@ -116,6 +116,15 @@ impl Scenario {
         names.into_iter().map(Path::new).collect()
     }
 
+    /// Pages that a run of works that are compared allocates, about; 0 if nothing tells. A host simulates a million in a second, about.
+    pub fn pages(&self) -> u64 {
+        let page_bytes = self.machine.machine.page_bytes();
+        let pages = |work: &PatchedWorkload| {
+            work.contention.iter().map(|work| work.pages(page_bytes)).sum()
+        };
+        if let Workload::Patched(work) = &self.workload { pages(work) } else { 0 }
+    }
+
     /// All machines that the scenario runs on, by name: its own has the scenario's.
     pub fn machines(&self) -> Vec<(&str, &Machine)> {
         let mut machines = vec![(&*self.name, &self.machine.machine)];

@@ -30,6 +30,9 @@ enum Value {
     Tunable(Tunable),
 }
 
+/// The column that says `yes` for what no other beats.
+pub const ON_THE_FRONT: &str = "on the front";
+
 /// The keys beside those of tunables.
 const MODEL: &str = "model";
 const ZONELIST_CACHE: &str = "zonelist_cache";
@@ -85,6 +88,18 @@ fn known() -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
+impl Over {
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// How many values it takes.
+    pub fn count(&self) -> usize {
+        self.values.len()
+    }
+}
+
 impl std::str::FromStr for Over {
     type Err = OverError;
 
@@ -128,13 +143,6 @@ fn value(key: &str, text: &str) -> Result<Value, OverError> {
             }
         }
     }
-}
-
-/// The first key that is there more than once.
-pub fn named_twice(over: &[Over]) -> Option<&str> {
-    let mut keys = over.iter().enumerate();
-    let is_known = |at: usize, key: &str| over[..at].iter().any(|other| other.key == key);
-    keys.find(|(at, of)| is_known(*at, &of.key)).map(|(_, of)| &*of.key)
 }
 
 fn apply(mut config: Config, value: Value) -> Config {
@@ -210,7 +218,6 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     let probes: Vec<Probe> = options
         .each(&combinations, |(_, config)| kind.probe(scenario, costs, *config, options.seed))?;
     let mut report = Report::new(&format!("sweep {}", scenario.name), &scenario.title);
-    let header = ["settings", "work a model second", "worst hold, pages", "cached, KiB"];
     report.notes.extend(notes);
     report.notes.extend(idle(&combinations, over));
     let mut rules: Vec<&str> = combinations.iter().map(|(_, config)| config.model.name).collect();
@@ -219,19 +226,16 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     report.notes.push(format!("{cpus} CPUs, costs {}; rules {}", costs.name, rules.join(", ")));
     let of_waits = ["zone lock %", "worst wait, us", "holds"];
     let has_waits = probes.iter().any(|probe| probe.waits.is_some());
-    let header =
-        header.iter().chain(of_waits.iter().filter(|_| has_waits)).chain(&["on the front"]);
+    let others = ["work a model second", "worst hold, pages", "cached, KiB"];
+    // What is asked first stands first: waits, if they are asked, and the front after three columns.
+    let header = ["settings"].iter().chain(of_waits.iter().filter(|_| has_waits)).chain(&others);
     report.table.header = header.map(|name| (*name).to_owned()).collect();
+    report.table.header.insert(4, ON_THE_FRONT.into());
     for ((name, _), probe) in combinations.iter().zip(&probes) {
         let is_beaten = probes.iter().any(|other| other.beats(probe));
         let front = if is_beaten { "" } else { "yes" };
-        let mut row = vec![
-            name.clone(),
-            format!("{:.0}", probe.work_per_second),
-            probe.worst_hold_pages.to_string(),
-            (probe.cached_bytes >> 10).to_string(),
-        ];
-        if let Some(Waits { zone_lock_percent, worst_us, holds }) = probe.waits {
+        let mut row = vec![name.clone()];
+        if let Some(Waits { zone_lock_percent, worst_us, holds, worst_hold_us }) = probe.waits {
             row.extend([
                 format!("{zone_lock_percent:.2}"),
                 format!("{worst_us:.1}"),
@@ -240,8 +244,14 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
             report.count(format!("{name}: zone_lock_percent"), zone_lock_percent);
             report.count(format!("{name}: worst_wait_us"), worst_us);
             report.count(format!("{name}: holds"), holds as f64);
+            report.count(format!("{name}: worst_hold_us"), worst_hold_us);
         }
-        row.push(front.into());
+        row.extend([
+            format!("{:.0}", probe.work_per_second),
+            probe.worst_hold_pages.to_string(),
+            (probe.cached_bytes >> 10).to_string(),
+        ]);
+        row.insert(4, front.into());
         report.table.rows.push(row);
         report.count(format!("{name}: work_per_second"), probe.work_per_second);
         report.count(format!("{name}: worst_hold_pages"), probe.worst_hold_pages as f64);

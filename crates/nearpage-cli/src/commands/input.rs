@@ -48,6 +48,15 @@ pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD
 }
 
+/// The first of some words that is there more than once.
+pub(super) fn repeated<'w>(words: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
+    let known = words.clone();
+    words
+        .enumerate()
+        .find(|(at, word)| known.clone().take(*at).any(|other| other == *word))
+        .map(|of| of.1)
+}
+
 /// The file of a page, which replaces no file that is read.
 pub(super) fn page_file<'a>(
     path: &Path,

@@ -13,8 +13,8 @@ use std::sync::{MutexGuard, PoisonError};
 use clap::Args;
 use nearpage::Model;
 use nearpage_bench::comparison;
-use nearpage_lab::load::{Load, LoadWish, scenario_of};
-use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog, named_twice};
+use nearpage_lab::load::{self, Load, LoadWish, scenario_of};
+use nearpage_lab::{LabError, Options, Over, Report, Scenario, catalog};
 use nearpage_machine::MachineDescription;
 use nearpage_sim::Costs;
 
@@ -22,7 +22,7 @@ use output::Output;
 
 use super::CommandError;
 use super::bench::{BenchFailure, SingleLoop};
-use super::input::{Limit, STANDARD, named_models, read_machine_text};
+use super::input::{Limit, STANDARD, named_models, read_machine_text, repeated};
 use super::progress::Bar;
 use crate::confined::Rights;
 use crate::outputs::Kind;
@@ -114,7 +114,8 @@ A figure of the model is `within` its tolerance, `off by` more, or a `known-miss
 status 1: something is off that is not listed, or does not hold. `sweep` and `costs` are reserved words; a
 file of that name is `./sweep`.
 
-JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\", \"notes\"}]
+JSON (--json): [{\"schema\": 1, \"name\", \"rows\", \"holds\", \"counts\", \"notes\"}], and of a load by name machine, costs, seeds[], and range:
+the least and the most of counts that differ by seed
   rows[]             row, column, reference, model, verdict, tolerance (what is accepted)
   holds[]            what, value, ok
   counts             by name
@@ -240,10 +241,32 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
                 ));
             }
             Entry::Bulk => bulk(arguments.single_loop.unwrap_or(SingleLoop::Exact))?,
-            Entry::Simulated(scenario) => simulate(scenario, arguments, costs.as_ref())?,
-            Entry::Load(scenario, notes) => {
-                let mut report = simulate(scenario, arguments, costs.as_ref())?;
-                report.notes.splice(0..0, notes.iter().cloned());
+            Entry::Simulated(scenario) => {
+                let bar = Bar::of(&scenario.name, "runs");
+                simulate(scenario, &options(arguments, costs.as_ref(), &bar), arguments)?
+            }
+            Entry::Load(load, scenario, notes) => {
+                let seeds = match is_sweep {
+                    true => vec![arguments.seed],
+                    false => load.seeds(arguments.seed),
+                };
+                let machine = machine.as_ref().expect("a load has a machine");
+                let name = &scenario.name;
+                let seeds_name = |seeds: &[u64]| match seeds {
+                    [_] => name.clone(),
+                    all => format!("{name}, each of {} seeds", all.len()),
+                };
+                let bar =
+                    Bar::telling(&seeds_name(&seeds), scenario.models.len(), scenario.pages());
+                let options = options(arguments, costs.as_ref(), &bar);
+                let mut report = match is_sweep {
+                    true => load::sweep(scenario, machine, &arguments.over, &options),
+                    false => load::run(scenario, machine, &seeds, &options),
+                }
+                .map_err(LabFailure::from)?;
+                let ran = report.ran.iter().flat_map(|ran| ran.lines());
+                let notes: Vec<String> = notes.iter().cloned().chain(ran).collect();
+                report.notes.splice(0..0, notes);
                 report
             }
         };
@@ -323,7 +346,7 @@ impl LabArgs {
         };
         let entry = |&load: &Load| {
             let (scenario, notes) = scenario_of(load, &wish)?;
-            Ok(Entry::Load(Box::new(scenario), notes))
+            Ok(Entry::Load(load, Box::new(scenario), notes))
         };
         loads.iter().map(entry).collect()
     }
@@ -355,7 +378,7 @@ fn check_loop(arguments: &LabArgs, scenarios: &[Entry]) -> Result<(), CommandErr
 
 fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<(), CommandError> {
     let usage = |message: &str| Err(CommandError::Usage(message.into()));
-    if let Some(key) = named_twice(&arguments.over) {
+    if let Some(key) = repeated(arguments.over.iter().map(Over::key)) {
         return Err(CommandError::Usage(format!("`--over {key}=...` is there twice")));
     }
     match (is_sweep, arguments.over.is_empty(), names.len()) {
@@ -370,7 +393,7 @@ fn check_sweep(arguments: &LabArgs, names: &[String], is_sweep: bool) -> Result<
 enum Entry {
     Simulated(Box<Scenario>),
     /// A load by name, and what had to be assumed.
-    Load(Box<Scenario>, Vec<String>),
+    Load(Load, Box<Scenario>, Vec<String>),
     /// Real memory.
     Bulk,
 }
@@ -378,14 +401,14 @@ enum Entry {
 impl Entry {
     fn name(&self) -> &str {
         match self {
-            Self::Simulated(scenario) | Self::Load(scenario, _) => &scenario.name,
+            Self::Simulated(scenario) | Self::Load(_, scenario, _) => &scenario.name,
             Self::Bulk => comparison::NAME,
         }
     }
 
     fn scenario(&self) -> Option<&Scenario> {
         match self {
-            Self::Simulated(scenario) | Self::Load(scenario, _) => Some(scenario),
+            Self::Simulated(scenario) | Self::Load(_, scenario, _) => Some(scenario),
             Self::Bulk => None,
         }
     }
@@ -395,24 +418,26 @@ fn bulk(single_loop: SingleLoop) -> Result<Report, BenchFailure> {
     Ok(comparison::run(single_loop.into(), &Bar::of(comparison::NAME, "steps"))?)
 }
 
-fn simulate(
-    scenario: &Scenario,
-    arguments: &LabArgs,
-    costs: Option<&Costs>,
-) -> Result<Report, LabFailure> {
+fn options<'a>(arguments: &LabArgs, costs: Option<&'a Costs>, bar: &'a Bar) -> Options<'a> {
     let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
-    let bar = Bar::of(&scenario.name, "runs");
-    let options = Options {
+    Options {
         seed: arguments.seed,
         threads: threads.unwrap_or(NonZeroUsize::MIN),
         costs,
         samples: arguments.report.is_some(),
-        observer: &bar,
-    };
+        observer: bar,
+    }
+}
+
+fn simulate(
+    scenario: &Scenario,
+    options: &Options<'_>,
+    arguments: &LabArgs,
+) -> Result<Report, LabFailure> {
     if arguments.over.is_empty() {
-        Ok(nearpage_lab::run(scenario, &options)?)
+        Ok(nearpage_lab::run(scenario, options)?)
     } else {
-        Ok(nearpage_lab::sweep(scenario, &arguments.over, &options)?)
+        Ok(nearpage_lab::sweep(scenario, &arguments.over, options)?)
     }
 }
 

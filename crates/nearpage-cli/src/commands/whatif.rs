@@ -21,7 +21,7 @@ use nearpage_trace::processes::Load as Processed;
 use serde::Serialize;
 
 use super::input::{
-    Limit, STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text,
+    Limit, STANDARD, STANDARD_INPUT, is_standard, models, page_file, read_machine_text, repeated,
 };
 use super::interrupt::Interruptible;
 use super::progress::Bar;
@@ -117,23 +117,26 @@ JSON of a bundle or a trace (--json):
                        what the kernel logged; what the model comes to without the change (now_is says where), and with it
   on_recorded          what it comes to on the recorded machine, if now is of another one; else null
   then[]               model, changes (machine, rules, settings[], sizes[], fallback[], cpus, repeat), ratios (holds,
-                       longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference,
+                       longest_hold, kept: ratio and range), lost_frees, refused_allocs, no_difference; changes.machine
+                       has sizes[] and fallback[] too: what the machine alone moves, where more is changed,
                        idle_settings (that they do nothing under other rules, or null)
   fidelity_percent     the score of the model on the recorded machine; fidelity_worst: its worst row
   starts               starts that were drawn; level_percent: how likely one more comes to a ratio within its range
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, pareto (whether it is on the front); notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with
-its machine, notes[] and counts by the name of the combination: work_per_second, worst_hold_pages, cached_bytes, on_front.
+kept_pages_mean, bound and bound_ratio: (lock_acquisitions + 32) / (bound + 32), least_holds, pareto (whether it is on the front);
+notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with machine, costs, seeds[], notes[] and counts by the name of
+the combination: zone_lock_percent, worst_wait_us, holds, worst_hold_us, work_per_second, worst_hold_pages, cached_bytes, on_front.
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
-  changes[]            key, before, after, no_effect[]
+  machine, costs       where the machine comes from, and its table of costs
+  changes[]            key, before, after, no_effect[]; the rules have the key rules
   sizes[]              watermarks and sizes of pagesets that move, as of a bundle
-  seeds                runs of each, with seeds from 1 on; counts are of the first
-  now, then[]          rules; counts by name: zone_lock_percent, holds, worst_wait_us, worst_hold_us, ...; range: the least and
-                       the most of counts that differ by seed
+  seeds[]              seeds of the runs of each; counts are of the first
+  now, then[]          rules; counts by name: zone_lock_percent, holds, worst_wait_us, worst_hold_us, score: pages a second of a
+                       CPU, 100 now, ...; range: the least and the most of counts that differ by seed
   leaves_out[]         what the model leaves out, and where its numbers come from
 
 Exit status: 0 done, 1 the output could not be written, 2 wrong usage or unreadable input, 130 after Ctrl-C.";
@@ -278,6 +281,9 @@ impl WhatIfArgs {
         if standard + usize::from(is_standard(self.input())) > 1 {
             return usage("standard input (-) can be read once: as INPUT or as --machine");
         }
+        if let Some(machine) = repeated(self.machine.iter().map(String::as_str)) {
+            return usage(&format!("--machine {machine} is there twice, expected each once"));
+        }
         if self.is_sweep() && (self.repeat > 1 || self.waits || self.starts.is_some()) {
             return usage(
                 "--repeat, --waits and --starts go with one answer, without --over and with one --machine at most",
@@ -342,7 +348,7 @@ impl WhatIfArgs {
     fn seed(&self) -> String {
         match (self.load(), self.drawn()) {
             (Some(load), _) if load.draws() && self.is_sweep() => "1".into(),
-            (Some(load), _) if load.draws() => format!("1 to {}", load::SEEDS),
+            (Some(load), _) if load.draws() => format!("1 to {}", load.seeds(1).len()),
             (_, 0) => "none: nothing is random".into(),
             (_, starts) => format!("drawn starts 1 to {starts}, the same each time"),
         }
@@ -374,9 +380,18 @@ impl WhatIfArgs {
         let tunables: Result<Vec<Tunable>, _> = tunables.collect();
         let tunables =
             tunables.map_err(|error| CommandError::Usage(format!("--change {error}")))?;
-        let keys = || tunables.iter().map(Tunable::key);
-        match keys().enumerate().find(|(at, key)| keys().take(*at).any(|other| other == *key)) {
-            Some((_, key)) => Err(CommandError::Usage(format!(
+        let mut keys: Vec<&str> = Vec::new();
+        for given in &self.over {
+            keys.push(given.split('=').next().unwrap_or("").trim());
+        }
+        if let Some(key) = repeated(keys.iter().copied()) {
+            return Err(CommandError::Usage(format!(
+                "--over {key} is there twice, expected all its values at one --over"
+            )));
+        }
+        keys.extend(tunables.iter().map(|tunable| -> &str { tunable.key() }));
+        match repeated(keys.into_iter()) {
+            Some(key) => Err(CommandError::Usage(format!(
                 "--change {key} is there twice, expected one value; --over takes several"
             ))),
             None => Ok(tunables),

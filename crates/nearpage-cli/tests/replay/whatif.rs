@@ -84,6 +84,13 @@ fn a_machine_and_rules_have_the_recorded_machine_beside_them() {
     assert_eq!(both["on_recorded"], alone["now"]);
     assert_eq!(both["now"], alone["then"][0]["totals"]);
     assert_eq!(alone["on_recorded"], Value::Null);
+    // What the machine moves is told beside what rules and settings move, too.
+    let moved = |of: &Value| of["sizes"].as_array().unwrap().clone();
+    let of_machine = &both["then"][0]["changes"]["machine"];
+    let by_machine = moved(of_machine);
+    assert!(by_machine.iter().any(|of| of["where"] == "node 0 zone DMA32" && of["what"] == "min"));
+    assert_eq!(by_machine, moved(&alone["then"][0]["changes"]));
+    assert!(moved(&alone["then"][0]["changes"]["machine"]).is_empty());
 }
 
 #[test]
@@ -150,6 +157,27 @@ fn a_card_fits_into_a_mail_and_a_page_has_the_same() {
     let card = stdout(&[&asked[..], &["--card", "--report", page.to_str().unwrap()]].concat());
     assert!(card.lines().count() <= 25, "{card}");
     assert!(positions(&card, &PARTS).is_sorted(), "{card}");
+    // What was run is on a card with waits too.
+    let waits = stdout(&[
+        "whatif",
+        bundle,
+        "--machine",
+        machine,
+        "--rules",
+        "nearpage",
+        "--waits",
+        "--card",
+    ]);
+    assert!(waits.lines().count() <= 25, "{waits}");
+    for told in [
+        "machine: ",
+        "rules: linux-6.12 -> nearpage",
+        "CPUs: 0->",
+        "zone_lock_percent",
+        "worst_wait_us",
+    ] {
+        assert!(waits.contains(told), "{told}: {waits}");
+    }
     let page = std::fs::read_to_string(page).unwrap();
     for part in PARTS {
         assert!(page.contains(part), "{part}");
@@ -173,6 +201,30 @@ fn a_whatif_without_a_change_is_refused() {
             &["whatif", "fill", "--machine", "--numa 1G,cpus=0-1", "--change", "pcp.batch=1"],
             "sizes of pagesets follow",
         ),
+        (
+            &["whatif", bundle, "--over", "pcp.batch=0,5", "--change", "pcp.batch=3"],
+            "--change pcp.batch is there twice",
+        ),
+        (
+            &["whatif", bundle, "--over", "pcp.batch=0", "--over", "pcp.batch=5"],
+            "--over pcp.batch is there twice",
+        ),
+        (
+            &["whatif", bundle, "--machine", "--numa 1G,cpus=0", "--machine", "--numa 1G,cpus=0"],
+            "--machine --numa 1G,cpus=0 is there twice",
+        ),
+        (
+            &[
+                "replay",
+                "sweep",
+                bundle,
+                "--topology",
+                "--numa 1G,cpus=0",
+                "--topology",
+                "--numa 1G,cpus=0",
+            ],
+            "--topology --numa 1G,cpus=0 is there twice",
+        ),
     ] {
         let output = super::nearpage(arguments);
         let message = String::from_utf8_lossy(&output.stderr);
@@ -191,6 +243,62 @@ fn a_load_by_name_has_its_waits_compared() {
     assert!(most(&document["then"][0]) < most(&document["now"]), "{document}");
     assert_eq!(document["now"]["rules"], "linux-6.18");
     assert_eq!(document["changes"][0]["key"], "pcp.batch_scale_max");
+}
+
+/// Rules are a change too; who draws says by which seeds, and what they come to.
+#[test]
+fn a_load_that_draws_says_its_seeds_and_its_range() {
+    let machine = "--numa 1G,cpus=0-3";
+    let asked = ["--machine", machine, "--rules", "linux-6.12,nearpage"];
+    let build = [&["whatif", "build"][..], &asked].concat();
+    let document: Value =
+        serde_json::from_str(&stdout(&[&build[..], &["--json"]].concat())).unwrap();
+    assert_eq!(document["seeds"], serde_json::json!([1, 2, 3]));
+    assert_eq!(
+        (&document["machine"], &document["changes"][0]["after"]),
+        (&machine.into(), &"nearpage".into())
+    );
+    let [now, then] = [&document["now"], &document["then"][0]];
+    let speed = |of: &Value| of["pages_per_second"].as_f64().unwrap();
+    let score = then["score"].as_f64().unwrap();
+    assert!((score - 100.0 * speed(then) / speed(now)).abs() < 1e-6, "{document}");
+    let range = &now["range"]["holds"];
+    assert!(range[0].as_f64() < range[1].as_f64(), "{document}");
+    let text = stdout(&build);
+    let told = format!("holds (now {} [low {}, high {}])", now["holds"], range[0], range[1]);
+    assert!(text.contains(&told.replace(".0", "")), "{told}: {text}");
+    let lab = ["lab", "build", "--machine", machine, "--rules", "linux-6.12", "--json"];
+    let lab: Value = serde_json::from_str(&stdout(&lab)).unwrap();
+    assert_eq!((&lab[0]["seeds"], &lab[0]["machine"]), (&document["seeds"], &document["machine"]));
+    assert_eq!(&lab[0]["range"]["build, linux-6.12: holds"], range);
+    assert_eq!(lab[0]["costs"], document["costs"]);
+}
+
+/// The card of a sweep of a load has what it is about, and each point of the front once.
+#[test]
+fn a_sweep_of_a_load_has_its_answer_on_a_card() {
+    let machine = "--numa 1G,cpus=0-1";
+    let rules = "linux-6.12,nearpage";
+    let asked = ["--machine", machine, "--rules", rules, "--over", "pcp.batch_scale_max=0,5"];
+    let asked = [&["whatif", "faults"][..], &asked].concat();
+    let card = stdout(&[&asked[..], &["--card"]].concat());
+    assert!(card.lines().count() <= 25, "{card}");
+    for told in [
+        "faults on 2 of 2 CPUs",
+        "rules: linux-6.12, nearpage",
+        "seed 1 alone",
+        "of them different",
+        "has no effect under the rules nearpage",
+        "zone lock %  worst wait, us     holds  on the front",
+    ] {
+        assert!(card.contains(told), "{told}: {card}");
+    }
+    let document: Value =
+        serde_json::from_str(&stdout(&[&asked[..], &["--json"]].concat())).unwrap();
+    let of_machine = &document["machines"][0];
+    assert_eq!((&of_machine["machine"], &of_machine["seeds"][0]), (&machine.into(), &1.into()));
+    let hold = "model=linux-6.12, pcp.batch_scale_max=0: worst_hold_us";
+    assert!(of_machine["counts"][hold].as_f64().unwrap() > 0.0, "{document}");
 }
 
 /// Waits stand beside the answer, at the rate that was recorded: more CPUs wait longer, and a card has them too.
@@ -299,6 +407,9 @@ fn a_trace_that_tells_its_kernel_has_its_rules_and_others_are_compared_with_them
         (&"6.6.9-test".into(), &"linux-6.6".into())
     );
     assert_eq!(names(&document), ["linux-6.12", "nearpage"]);
+    // The trace's own rules are what others are compared with.
+    let (_, document) = of(OF_6_6, &["--rules", "linux-6.6,nearpage"]);
+    assert_eq!(names(&document), ["nearpage"]);
     // CPU 9 is none of the machine's.
     assert!(text.contains("CPUs: 0->0 9->4") && text.contains("which has other CPUs"), "{text}");
     let (text, document) = of("", &["--rules", "linux-6.1,nearpage"]);
@@ -311,6 +422,12 @@ fn a_trace_that_tells_its_kernel_has_its_rules_and_others_are_compared_with_them
     let (text, document) = of(OF_6_6, &[]);
     let holds = document["now"]["lock_acquisitions"].as_u64().unwrap();
     assert!(text.contains(&format!("{holds} holds of zone locks, ")) && holds > 0, "{text}");
+    let (text, document) = of(OF_6_6, &["--waits"]);
+    assert_eq!(document["waits"]["then"].as_array().unwrap().len(), 0);
+    assert!(
+        text.contains("linux-6.6: of their time") && text.contains("believe this one"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -359,6 +476,11 @@ fn a_sweep_shows_its_front() {
     let points = document["points"].as_array().unwrap();
     assert_eq!(points.len(), 4);
     assert!(points.iter().all(|point| point["settings"][1] == "pcp.free_high=on"));
+    for point in points {
+        let of = |name: &str| point[name].as_f64().unwrap();
+        let ratio = (of("lock_acquisitions") + 32.0) / (of("bound") + 32.0);
+        assert!((of("bound_ratio") - ratio).abs() < 1e-9, "{point}");
+    }
     // It is the engine of the other spelling.
     let sweep = ["replay", "sweep", bundle, "--json", "--over", "pcp.batch_scale_max=0,5"];
     let model = ["--model", "linux-6.12", "--model", "nearpage", "--over", "pcp.free_high=on"];

@@ -134,6 +134,7 @@ pub(super) fn probe(
             zone_lock_percent: outcome.zone_lock_percent(),
             worst_us: outcome.locks.longest_wait_ps as f64 / 1e6,
             holds: outcome.locks.acquisitions,
+            worst_hold_us: outcome.locks.longest_hold_ps as f64 / 1e6,
         }),
     })
 }
@@ -386,6 +387,8 @@ fn compare(
             ("drains", counts.drains as f64),
             ("pages", outcome.pages as f64),
             ("cached_pages_most", outcome.cached_most as f64),
+            ("pages_per_second", outcome.speed()),
+            ("score", 100.0 * outcome.speed() / outcomes[0].speed()),
         ] {
             report.count(format!("{name}: {what}"), count);
         }

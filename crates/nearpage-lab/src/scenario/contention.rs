@@ -63,6 +63,13 @@ pub struct FillWork {
     pub bystanders: usize,
 }
 
+impl FillWork {
+    /// Pages that all fill, about, for each that a process does: as long as those queue for the lock of their zone, bystanders go on.
+    pub(crate) fn pages_a_page(bystanders: usize) -> u64 {
+        1 + bystanders as u64 / 4
+    }
+}
+
 /// Processes as in a recording.
 #[derive(Clone, Debug)]
 pub struct BuildWork {
@@ -268,6 +275,23 @@ impl ContentionWorkload {
         let mut machine = machine.clone();
         machine.nodes.iter_mut().for_each(|node| node.bytes /= self.scale);
         machine
+    }
+
+    /// Pages that a run of it allocates, about.
+    pub(crate) fn pages(&self, page_bytes: u64) -> u64 {
+        match &self.does {
+            Does::Fill(work) => {
+                let pages = work.rounds * (work.bytes / self.scale / page_bytes);
+                work.processes as u64 * pages * FillWork::pages_a_page(work.bystanders)
+            }
+            Does::Purge(work) => work.pairs as u64 * work.messages,
+            Does::Build(work) => {
+                let all = work.groups.iter().flatten().flatten().filter(|run| run.allocates);
+                let pages: u64 = all.map(|run| u64::from(run.blocks) << run.order.0).sum();
+                let groups = work.cpus as u64 * (work.warm_up + work.count);
+                pages / work.groups.len().max(1) as u64 * groups
+            }
+        }
     }
 
     /// Rules whose sizes fit the memory that is simulated.

@@ -21,9 +21,14 @@ pub enum ReplayFailure {
     /// `--over` without values.
     #[error("--over {0}")]
     Over(#[source] OverError),
-    /// `--over` with what cannot be combined.
-    #[error("--over {0}")]
-    Combinations(#[source] CombinationError),
+    /// An option with what cannot be combined.
+    #[error("{option} {source}")]
+    Combinations {
+        /// The option.
+        option: &'static str,
+        /// Why not.
+        source: CombinationError,
+    },
     /// Rules were compared, and did not reach what they must.
     #[error("{} missed", if *.0 == 1 { "a must is".into() } else { format!("{} musts are", .0) })]
     Missed(usize),
@@ -42,6 +47,13 @@ impl From<ReplayError> for ReplayFailure {
 }
 
 impl ReplayFailure {
+    /// What cannot be combined was given by this option.
+    pub(in crate::commands) fn combinations(
+        option: &'static str,
+    ) -> impl Fn(CombinationError) -> Self {
+        move |source| Self::Combinations { option, source }
+    }
+
     pub(in crate::commands) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted => INTERRUPTED,

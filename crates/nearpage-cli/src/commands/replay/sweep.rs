@@ -81,9 +81,10 @@ pub(super) fn run(arguments: &SweepArgs) -> Result<(), CommandError> {
     let budget = arguments.limit.budget();
     let machines = arguments.topology.iter().map(|given| read_machine_text(given, &budget));
     let machines = machines.collect::<Result<_, _>>()?;
-    let combinations = Combinations::of(&over)
-        .and_then(|all| all.on(machines)?.under(arguments.model.clone()))
-        .map_err(ReplayFailure::Combinations)?;
+    let failed = ReplayFailure::combinations;
+    let combinations = Combinations::of(&over).map_err(failed("--over"))?;
+    let combinations = combinations.on(machines).map_err(failed("--topology"))?;
+    let combinations = combinations.under(arguments.model.clone()).map_err(failed("--model"))?;
     let input = Input { bundle: arguments.bundle.as_deref(), trace: None, budget };
     let path = arguments.report.as_deref().filter(|path| !is_standard(path));
     let inputs =

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use nearpage::{Config, Model};
-use nearpage_lab::load::{Load, LoadWish, Recorded, scenario_of, scenario_of_recorded};
-use nearpage_lab::{LabError, Options, Over, Report, Scenario, named_twice};
+use nearpage_lab::load::{
+    self, FIRST, Load, LoadWish, Recorded, scenario_of, scenario_of_recorded,
+};
+use nearpage_lab::report::Table;
+use nearpage_lab::{LabError, ON_THE_FRONT, Options, Over, Report, Scenario};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, Changes, ReplayError, SizeChange, Tunable};
 use nearpage_report::replay::change_lines;
@@ -22,9 +25,6 @@ use crate::commands::lab::LabFailure;
 use crate::commands::progress::Bar;
 use crate::commands::replay::ReplayFailure;
 
-/// Runs of a load that draws, for the range of its answer.
-pub(super) const SEEDS: u64 = 3;
-
 /// Sizes of pagesets, which follow from a simulated machine.
 const SIZES: [&str; 3] = ["pcp.batch", "pcp.high_min", "pcp.high_max"];
 
@@ -36,7 +36,9 @@ struct Answer {
     title: String,
     changes: Vec<Change>,
     sizes: Vec<SizeChange>,
-    seeds: u64,
+    machine: String,
+    costs: String,
+    seeds: Vec<u64>,
     now: Outcome,
     then: Vec<Outcome>,
     /// What changes, in lines.
@@ -71,14 +73,11 @@ struct Outcome {
 struct Swept {
     schema: u32,
     load: &'static str,
-    machines: Vec<SweptMachine>,
-}
-
-#[derive(Debug, Serialize)]
-struct SweptMachine {
-    machine: String,
-    #[serde(flatten)]
-    report: Report,
+    /// The rules of all.
+    #[serde(skip)]
+    rules: Vec<&'static str>,
+    /// One for each machine.
+    machines: Vec<Report>,
 }
 
 /// Runs all combinations, with the engine of `nearpage lab sweep`.
@@ -95,26 +94,28 @@ pub(super) fn sweep(
     if rules.is_empty() {
         rules.push(Model::LINUX_6_18);
     }
-    let over = arguments.over.iter().chain(&arguments.change).map(|given| given.parse::<Over>());
-    let over: Vec<Over> = over
-        .collect::<Result<_, _>>()
-        .map_err(|error| CommandError::Usage(format!("--over {error}")))?;
-    if let Some(key) = named_twice(&over) {
-        let problem = format!("{key} is there twice, expected all its values at one --over");
-        return Err(CommandError::Usage(problem));
-    }
-    let mut swept = Swept { schema: 1, load: load.name(), machines: Vec::new() };
+    arguments.tunables()?;
+    let parsed = |option: &'static str, all: &[String]| {
+        let all = all.iter().map(|given| given.parse::<Over>());
+        let all = all.collect::<Result<Vec<_>, _>>();
+        all.map_err(|error| CommandError::Usage(format!("{option} {error}")))
+    };
+    let mut over = parsed("--over", &arguments.over)?;
+    over.extend(parsed("--change", &arguments.change)?);
+    let names = rules.iter().map(|model| model.name).collect();
+    let mut swept = Swept { schema: 1, load: load.name(), rules: names, machines: Vec::new() };
     for machine in machines {
         let config = Config::default();
         let rules = rules.clone();
         let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
         let (scenario, notes) = scenario_of(load, &wish).map_err(LabFailure::from)?;
-        let bar = Bar::of(load.name(), "runs");
+        let runs = over.iter().map(Over::count).product::<usize>() * wish.rules.len();
+        let bar = Bar::telling(&scenario.title, runs, scenario.pages());
         let options = Options { observer: &bar, ..Options::default() };
-        let report = nearpage_lab::sweep(&scenario, &over, &options).map_err(LabFailure::from)?;
+        let report = load::sweep(&scenario, machine, &over, &options).map_err(LabFailure::from)?;
         let mut report = Report { title: scenario.title, ..report };
         report.notes.splice(0..0, notes);
-        swept.machines.push(SweptMachine { machine: machine.source.clone(), report });
+        swept.machines.push(report);
     }
     arguments.output(page, &swept.sections(), |page| page, &swept)
 }
@@ -123,26 +124,19 @@ const NO_MACHINE: &str = "a load by name runs on a machine: expected --machine M
 
 impl Swept {
     fn sections(&self) -> Vec<Section> {
-        let reports = || self.machines.iter().map(|of| &of.report);
-        let titles = reports().map(|report| report.title.clone()).collect();
-        let said = self.machines.iter().map(|SweptMachine { machine, report }| {
-            let front =
-                report.table.rows.iter().filter(|row| row.last().is_some_and(|on| on == "yes"));
-            let names: Vec<&str> = front.map(|row| &*row[0]).collect();
-            let machine = match self.machines.len() {
-                1 => String::new(),
-                _ => format!("{machine}: "),
-            };
-            format!(
-                "{machine}{} of {} combinations are on the front: {}.",
-                names.len(),
-                report.table.rows.len(),
-                names.join("; ")
-            )
-        });
+        let reports = || self.machines.iter();
+        let mut swept = vec![format!("rules: {}", self.rules.join(", "))];
+        for report in reports() {
+            swept.push(report.title.clone());
+            swept.extend(report.ran.iter().flat_map(|ran| ran.lines()));
+        }
+        let mut said: Vec<String> =
+            reports().map(|report| front(report, self.machines.len() > 1)).collect();
+        let is_idle = |note: &&String| note.contains(" has no effect ");
+        add_new(&mut said, reports().flat_map(|of| of.notes.iter().filter(is_idle).cloned()));
         let mut sections = vec![
-            Section::new("What is swept", Part::Changes, titles, 3),
-            Section::new("Answer", Part::Answer, said.collect(), 3),
+            Section::new("What is swept", Part::Changes, swept, 4),
+            Section::new("Answer", Part::Answer, said, 6),
         ];
         for (at, report) in reports().enumerate() {
             let split = |row: &Vec<String>| FigureRow {
@@ -161,10 +155,49 @@ impl Swept {
             sections.push(Section::columns("Combinations", table, card_most));
         }
         let mut notes: Vec<String> = Vec::new();
-        add_new(&mut notes, reports().flat_map(|report| report.notes.clone()));
+        let others = |report: &Report| {
+            report.notes.iter().filter(|note| !is_idle(note)).cloned().collect::<Vec<_>>()
+        };
+        add_new(&mut notes, reports().flat_map(others));
         sections.push(Section::new("What the model leaves out", Part::LeavesOut, notes, 2));
         sections
     }
+}
+
+/// Which combinations no other beats, each point of the front once, with what it comes to.
+fn front(report: &Report, is_named: bool) -> String {
+    let Table { header, rows } = &report.table;
+    let place = header.iter().position(|name| name == ON_THE_FRONT);
+    let is_on = |row: &&Vec<String>| place.is_some_and(|at| row[at] == "yes");
+    let on: Vec<&Vec<String>> = rows.iter().filter(is_on).collect();
+    let mut points: Vec<(&Vec<String>, usize)> = Vec::new();
+    for row in &on {
+        match points.iter_mut().find(|(point, _)| point[1..] == row[1..]) {
+            Some((_, alike)) => *alike += 1,
+            None => points.push((row, 0)),
+        }
+    }
+    let point = |(row, alike): &(&Vec<String>, usize)| {
+        let alike = match alike {
+            0 => String::new(),
+            more => format!(", and {more} more that come to the same"),
+        };
+        let figures = header.iter().zip(*row).take(place.unwrap_or(0)).skip(1);
+        let figures: Vec<String> = figures.map(|(name, of)| format!("{name} {of}")).collect();
+        format!("{} ({}{alike})", row[0], figures.join(", "))
+    };
+    let different = match points.len() {
+        of if of == on.len() => String::new(),
+        of => format!(", {of} of them different"),
+    };
+    let machine = report.ran.as_ref().filter(|_| is_named);
+    format!(
+        "{}{} of {} combinations are on the front{different}: {}.",
+        machine.map_or(String::new(), |ran| format!("{}: ", ran.machine)),
+        on.len(),
+        rows.len(),
+        points.iter().map(point).collect::<Vec<_>>().join("; ")
+    )
 }
 
 pub(super) fn run(
@@ -206,6 +239,12 @@ pub(super) fn run(
     let of_rules: Vec<Changes> = of_rules.collect::<Result<_, _>>().map_err(ReplayFailure::from)?;
     let mut lines: Vec<String> = Vec::new();
     add_new(&mut lines, of_rules.iter().flat_map(change_lines));
+    let others = rules.iter().filter(|rules| **rules != now).map(|rules| Change {
+        key: "rules",
+        before: now.name.into(),
+        after: rules.name.into(),
+        no_effect: Vec::new(),
+    });
     let settings = of_rules.first().map_or(&[][..], |of| &of.settings);
     let changes = settings.iter().map(|setting| {
         let same = of_rules.iter().flat_map(|of| &of.settings).filter(|of| of.key == setting.key);
@@ -216,16 +255,18 @@ pub(super) fn run(
             no_effect: same.filter_map(|of| of.no_effect.clone()).collect(),
         }
     });
-    let seeds = if load.draws() { SEEDS } else { 1 };
-    let asked = Asked { now, rules: &rules, tunables: &tunables, machine, seeds };
-    let Compared { title, notes, now: before, then } =
+    let seeds = load.seeds(1);
+    let asked = Asked { now, rules: &rules, tunables: &tunables, machine, seeds: &seeds };
+    let Compared { title, costs, notes, now: before, then } =
         asked.compared(load.name(), |wish| scenario_of(load, wish))?;
     let answer = Answer {
         schema: 1,
         load: load.name(),
         title,
-        changes: changes.collect(),
+        changes: others.chain(changes).collect(),
         sizes: of_rules.first().map_or(Vec::new(), |of| of.sizes.clone()),
+        machine: machine.source.clone(),
+        costs,
         seeds,
         now: before,
         then,
@@ -241,13 +282,14 @@ struct Asked<'a> {
     rules: &'a [Model],
     tunables: &'a [Tunable],
     machine: &'a MachineDescription,
-    /// Runs of each, with seeds from 1 on.
-    seeds: u64,
+    /// Seeds of the runs of each.
+    seeds: &'a [u64],
 }
 
 /// What it came to.
 struct Compared {
     title: String,
+    costs: String,
     notes: Vec<String>,
     now: Outcome,
     then: Vec<Outcome>,
@@ -274,25 +316,31 @@ impl Asked<'_> {
             let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
             let (scenario, told) = scenario(&wish).map_err(LabFailure::from)?;
             add_new(&mut notes, told);
-            let bar = Bar::of(name, "runs");
-            let mut outcomes: Vec<Outcome> = Vec::new();
-            for seed in 1..=self.seeds {
-                let options = Options { seed, observer: &bar, ..Options::default() };
-                let report = nearpage_lab::run(&scenario, &options).map_err(LabFailure::from)?;
-                let of_seed = wish.rules.iter().map(|model| outcome(name, &report, *model));
-                match seed {
-                    1 => outcomes = of_seed.collect(),
-                    _ => outcomes.iter_mut().zip(of_seed).for_each(|(of, more)| of.widen(&more)),
-                }
-            }
-            Ok::<_, CommandError>((scenario.title, outcomes))
+            let when = if tunables.is_empty() { "" } else { ", with the change" };
+            let seeds = match self.seeds {
+                [_] => String::new(),
+                all => format!(", each of {} seeds", all.len()),
+            };
+            let title = format!("{name}{when}{seeds}");
+            let bar = Bar::telling(&title, wish.rules.len(), scenario.pages());
+            let options = Options { observer: &bar, ..Options::default() };
+            let report = load::run(&scenario, machine, self.seeds, &options);
+            let report = report.map_err(LabFailure::from)?;
+            let outcomes: Vec<Outcome> =
+                wish.rules.iter().map(|model| outcome(name, &report, *model)).collect();
+            Ok::<_, CommandError>((scenario.title, scenario.machine.costs, outcomes))
         };
         // Without the change: the rules of now, and those that are changed, which may be the same.
         let changed = self.rules.iter().filter(|_| !self.tunables.is_empty());
         let others = changed.filter(|rules| **rules != self.now);
         let without: Vec<Model> = [self.now].iter().chain(others).copied().collect();
-        let (title, mut without) = run(&without, &[])?;
-        let (_, mut then) = run(self.rules, self.tunables)?;
+        let (title, costs, mut without) = run(&without, &[])?;
+        let mut then = match self.rules {
+            [] => Vec::new(),
+            rules => run(rules, self.tunables)?.2,
+        };
+        let speed = without[0].counts.get(SPEED).copied().unwrap_or(0.0);
+        without.iter_mut().chain(&mut then).for_each(|of| of.score_beside(speed));
         for then in then.iter_mut().filter(|_| !self.tunables.is_empty()) {
             let is_same = |of: &Outcome| of.rules == then.rules && of.counts == then.counts;
             then.idle_settings = without.iter().any(is_same).then(|| {
@@ -302,31 +350,30 @@ impl Asked<'_> {
                 )
             });
         }
-        Ok(Compared { title, notes, now: without.swap_remove(0), then })
+        Ok(Compared { title, costs, notes, now: without.swap_remove(0), then })
     }
 }
 
 impl Outcome {
-    /// Takes in what another seed came to.
-    fn widen(&mut self, other: &Outcome) {
-        for (name, value) in &self.counts {
-            let more = other.counts.get(name).copied().unwrap_or(*value);
-            let [least, most] = self.range.get(name).copied().unwrap_or([*value; 2]);
-            if more != *value || least != most {
-                self.range.insert(name.clone(), [least.min(more), most.max(more)]);
-            }
-        }
+    /// The score is 100 for what has this speed: that of now.
+    fn score_beside(&mut self, speed: f64) {
+        self.range.remove(SCORE);
+        let own = self.counts.get(SPEED).copied().unwrap_or(0.0);
+        self.counts.insert(SCORE.into(), 100.0 * own / speed.max(f64::MIN_POSITIVE));
     }
 }
 
 /// The counts of one set of rules.
 fn outcome(name: &str, report: &Report, model: Model) -> Outcome {
     let prefix = format!("{name}, {}: ", model.name);
-    let own = report.counts.iter().filter_map(|(name, value)| {
+    let own = |name: &String| {
         let name = name.strip_prefix(&prefix)?;
-        (!name.contains(' ')).then(|| (name.to_owned(), *value))
-    });
-    let (counts, range) = (own.collect(), BTreeMap::new());
+        (!name.contains(' ')).then(|| name.to_owned())
+    };
+    let counts = report.counts.iter().filter_map(|(name, value)| Some((own(name)?, *value)));
+    let range = report.ran.iter().flat_map(|ran| &ran.range);
+    let range = range.filter_map(|(name, range)| Some((own(name)?, *range))).collect();
+    let counts = counts.collect();
     Outcome { rules: model.name, counts, range, idle_settings: None }
 }
 
@@ -380,15 +427,14 @@ pub(super) fn waits(
         cpus,
     };
     // The rules of now alone are there already.
-    let others: Vec<Model> =
+    let rules: Vec<Model> =
         rules.iter().copied().filter(|rules| !tunables.is_empty() || *rules != now).collect();
-    let rules = if others.is_empty() { rules } else { &others };
-    let asked = Asked { now, rules, tunables, machine, seeds: 1 };
+    let asked = Asked { now, rules: &rules, tunables, machine, seeds: &[1] };
     let compared =
         asked.compared("recorded", |wish| scenario_of_recorded(recorded.clone(), wish))?;
     let mut leaves_out = compared.notes;
     leaves_out.push("settings that are not changed are Linux's defaults".into());
-    leaves_out.push("a hold lasts longer here than in the table: there a page costs what a warm benchmark measured, here its line comes from where it is".into());
+    leaves_out.push("of the two times for a longest hold believe this one, worst_hold_us: here each page's line comes from memory or from another CPU, as on a machine under load; the table's is a bound from below, by a warm benchmark whose lines were in the cache".into());
     let sizes = tunables.iter().filter(|tunable| SIZES.contains(&tunable.key()));
     leaves_out.extend(sizes.map(|size| {
         format!(
@@ -405,7 +451,7 @@ impl Waits {
         lines.extend(sentences(&self.now, &self.then));
         lines.extend(aligned(&table(&self.now, &self.then), WIDTHS));
         lines.extend(self.leaves_out.clone());
-        Section::new("Waits for zone locks", Part::Text, lines, 4)
+        Section::new("Waits for zone locks", Part::Text, lines, 9)
     }
 }
 
@@ -415,8 +461,11 @@ fn sections(answer: &Answer) -> Vec<Section> {
     let said = sentences(&answer.now, &answer.then);
     let mut notes =
         vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
-    if answer.seeds > 1 {
-        notes.push(format!("of seed 1; ranges above are of seeds 1 to {}", answer.seeds));
+    if answer.seeds.len() > 1 {
+        notes.push(format!(
+            "of seed 1; low and high above are of seeds 1 to {}",
+            answer.seeds.len()
+        ));
     }
     let table = FigureTable { notes, ..table(&answer.now, &answer.then) };
     vec![
@@ -444,33 +493,42 @@ fn count(of: &Outcome, name: &str) -> Option<f64> {
     of.counts.get(name).copied()
 }
 
-/// A sentence for each set of rules.
+/// A count with its unit, and the least and the most by all seeds.
+fn ranged(of: &Outcome, name: &str, unit: &str) -> String {
+    let value = count(of, name).map_or("unknown".into(), short);
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let range = of.range.get(name).map_or(String::new(), |[least, most]| {
+        format!(" [low {}, high {}]", short(*least), short(*most))
+    });
+    value + &unit + &range
+}
+
+/// A sentence for each set of rules; if nothing is changed, for those of now.
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
-    let said = then.iter().flat_map(|then| {
-        let ranged = |of: &Outcome, name: &str| {
-            let range = of.range.get(name);
-            let range =
-                range.map(|[least, most]| format!(", {} to {}", short(*least), short(*most)));
-            Some(short(count(of, name)?) + &range.unwrap_or_default())
-        };
-        let text = |name: &str, unit: &str| match (ranged(then, name), ranged(now, name)) {
-            (Some(value), Some(now)) => format!("{value} {unit} (now {now})"),
-            _ => format!("unknown {unit}"),
-        };
-        let answer = format!(
+    let sentence = |of: &Outcome, beside: &dyn Fn(&str) -> String| {
+        let text = |name: &str, unit: &str| ranged(of, name, unit) + &beside(name);
+        format!(
             "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
-            then.rules,
+            of.rules,
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
             text("holds", "holds")
-        );
-        [Some(answer), then.idle_settings.as_ref().map(|idle| format!("{idle}."))]
+        )
+    };
+    if then.is_empty() {
+        return vec![sentence(now, &|_| String::new())];
+    }
+    let beside = |name: &str| format!(" (now {})", ranged(now, name, ""));
+    let said = then.iter().flat_map(|then| {
+        let idle = then.idle_settings.as_ref().map(|idle| format!("{idle}."));
+        [Some(sentence(then, &beside)), idle]
     });
     said.flatten().collect()
 }
 
-/// The counts that an answer begins with.
-const FIRST: [&str; 4] = ["zone_lock_percent", "worst_wait_us", "holds", "worst_hold_us"];
+/// What rules are compared by.
+const SPEED: &str = "pages_per_second";
+const SCORE: &str = "score";
 
 /// A row for each count.
 fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {

@@ -28,9 +28,10 @@ pub(super) fn run(
     };
     let named = kernel.as_deref().unwrap_or("");
     let rules = arguments.rules.iter().map(|choice| choice.for_kernel(named).model).collect();
-    let combinations = Combinations::of(&arguments.settings()?)
-        .and_then(|all| all.on(machines)?.under(rules))
-        .map_err(ReplayFailure::Combinations)?;
+    let failed = ReplayFailure::combinations;
+    let combinations = Combinations::of(&arguments.settings()?).map_err(failed("--over"))?;
+    let combinations = combinations.on(machines).map_err(failed("--machine"))?;
+    let combinations = combinations.under(rules).map_err(failed("--rules"))?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let bar = Bar::percent(&format!("{} combinations", combinations.count()));
     let watched = Interruptible::begin(bar)?;
@@ -73,6 +74,7 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
 impl WhatIfArgs {
     /// Settings with their values: those that are swept, and those that all combinations have.
     fn settings(&self) -> Result<Vec<Over>, CommandError> {
+        self.tunables()?;
         let over = self.over.iter().map(|given| given.parse::<Over>());
         let mut all: Vec<Over> = over.collect::<Result<_, _>>().map_err(ReplayFailure::Over)?;
         for given in &self.change {

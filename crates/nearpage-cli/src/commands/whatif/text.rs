@@ -58,7 +58,7 @@ impl Section {
     pub(super) fn columns(title: &'static str, table: FigureTable, card_most: usize) -> Section {
         let names = table.columns.first().into_iter().chain(table.rows.iter().map(|row| &row.name));
         let of_names = names.map(|name| name.chars().count()).max().unwrap_or(0);
-        let width = |at: usize| table.columns[at].chars().count().max(12);
+        let width = |at: usize| table.columns[at].chars().count().max(8);
         let mut lines = vec![table.title.clone()];
         lines.extend(lined(&table, of_names, |at, cell| {
             format!("  {cell:>width$}", width = width(at))
@@ -322,9 +322,9 @@ pub(super) fn drop_no_waits(sections: &mut [Section]) {
     }
 }
 
-/// Puts waits before what is left out. On a card they take room of what changes, and of what is left out.
+/// Puts waits before what is left out. On a card their table stands for the other one, whose answer is a sentence.
 pub(super) fn add_waits(sections: &mut Vec<Section>, waits: Section) {
-    sections[0].card_most -= 3;
+    sections[2].card_most = 0;
     sections[3].card_most -= 2;
     sections.insert(3, waits);
 }
@@ -391,7 +391,10 @@ fn range(then: &Then, answer: &StudyAnswer) -> Option<String> {
     let all: Vec<String> = all.into_iter().flatten().collect();
     let (starts, level) = (answer.starts, answer.level_percent?);
     let all = (!all.is_empty()).then(|| all.join(", "))?;
-    Some(format!("From {starts} drawn starts (level {level:.0} %), times: {all}."))
+    Some(match starts {
+        1 => format!("From the likely start and one that was drawn, times: {all}."),
+        _ => format!("From {starts} drawn starts (level {level:.0} %), times: {all}."),
+    })
 }
 
 /// The table: recorded, now, and then with its ratio to now.
@@ -414,8 +417,8 @@ fn figures(answer: &StudyAnswer, notes: Vec<String>) -> FigureTable {
     columns.extend(recorded.map(|_| "recorded".to_owned()));
     columns.extend(answer.on_recorded.as_ref().map(|_| "played there".to_owned()));
     columns.push("now".to_owned());
-    let head = |then: &Then| match answer.then.len() {
-        1 => "then".to_owned(),
+    let head = |then: &Then| match then.changes.rules {
+        rules if answer.then.len() == 1 && rules.before == rules.after => "then".to_owned(),
         _ => then.model.to_owned(),
     };
     columns.extend(answer.then.iter().flat_map(|then| [head(then), "ratio".to_owned()]));
