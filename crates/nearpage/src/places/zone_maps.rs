@@ -168,9 +168,8 @@ impl ZoneMaps<'_> {
             }
             let map = self.all_free_in(frames, at, of);
             if map != FreeMap::NONE {
-                for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
-                    area[of.index()][order.0 as usize] += map.blocks(order);
-                }
+                let area = &mut area[of.index()];
+                area.iter_mut().zip(map.blocks()).for_each(|(all, blocks)| *all += blocks);
             }
         }
         area
