@@ -23,7 +23,8 @@ const MODELS: [Models; 4] = [
     ("nearpage", &["--test", "loom"], ""),
     ("nearpage-pagelock", &["--test", "loom"], ""),
     ("nearpage-slab", &["--test", "loom"], ""),
-    ("nearpage-malloc", &["--lib"], "models::"),
+    // Not a core of its own: the features of the first.
+    ("nearpage-malloc", &["--lib", "--features", "nearpage/testing"], "models::"),
 ];
 
 /// Why the models did not hold.

@@ -86,7 +86,8 @@ pub fn run() -> Result<(), PagesError> {
 /// Writes the page of a command, and returns its JSON.
 fn nearpage(arguments: &[&str], page: &Path) -> Result<String, PagesError> {
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--package", "nearpage-cli", "--"]);
+    // The program as users build it, which CI has by now: without the package's name its features are those of the workspace.
+    command.args(["run", "--quiet", "--release", "--"]);
     command.args(arguments).args(["--json", "--report"]).arg(page).current_dir(root());
     Ok(output("nearpage", &mut command)?)
 }

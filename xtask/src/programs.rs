@@ -84,10 +84,12 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         return Ok(());
     }
     let profile = if arguments.short { "release" } else { "dist" };
-    let library = build(profile, "nearpage-preload", inputs::LIBRARY)?;
+    // Beside the program, whose crates CI has by now: a package alone would get them with other features.
+    let beside = if arguments.short { &["nearpage-cli", "nearpage-machine"][..] } else { &[] };
+    let library = build(profile, &[&["nearpage-preload"], beside].concat(), inputs::LIBRARY)?;
     let inputs = Inputs::new(&library)?;
     let mallocs = match arguments.watch {
-        true => mallocs::watched(&inputs, &build(profile, "nearpage-cli", "nearpage")?),
+        true => mallocs::watched(&inputs, &build(profile, &["nearpage-cli"], "nearpage")?),
         false => mallocs::installed(&inputs, arguments.short),
     };
     let open = |path: &PathBuf| {
@@ -151,10 +153,11 @@ fn chosen(arguments: &ProgramsArgs) -> Result<Vec<&'static Row>, ProgramsError> 
 }
 
 /// Builds what is measured; returns its file. `dist` is what is handed out; `release` builds sooner.
-fn build(profile: &str, package: &str, file: &str) -> Result<PathBuf, ProgramsError> {
+fn build(profile: &str, packages: &[&str], file: &str) -> Result<PathBuf, ProgramsError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", profile, "--package", package])
+        .args(["build", "--quiet", "--profile", profile])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
         .current_dir(root())
         .status()
         .map_err(failed("cargo build"))?;

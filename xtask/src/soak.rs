@@ -64,7 +64,10 @@ const STEPS: [Step; 26] = [
     random(&[("NEARPAGE_SEEDS", "200")], "test -p nearpage-pagelock --test pagelock"),
     random(&[("NEARPAGE_SEEDS", "40")], "test -p nearpage --test storage"),
     random(&[], "test -p nearpage --lib buddy::"),
-    random(&[("NEARPAGE_SCHEDULES", "500000")], "test -p nearpage-sim --test hunt schedules"),
+    random(
+        &[("NEARPAGE_SCHEDULES", "500000")],
+        "test -p nearpage-sim --test hunt leave_every_frame",
+    ),
     random(&[("NEARPAGE_STRESS_SECONDS", "20")], "test -p nearpage-linux --test threads"),
     random(
         &[("NEARPAGE_STRESS_SECONDS", "20"), ("NEARPAGE_FORKS", "2000")],

@@ -249,9 +249,11 @@ fn write_machine(
 /// What `nearpage topo` prints for nearpage's own rules.
 fn topo(machine: &[String]) -> Result<String, KernelError> {
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--release", "--package", "nearpage-cli", "--", "topo"])
+        .args(["run", "--quiet", "--release", "--", "topo"])
         .args(machine)
         .args(["--model", "nearpage", "--format", "zoneinfo"])
+        // Its program is that of the workspace's members, as users build it.
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
         .map_err(KernelError::io("cargo"))?;
     if !output.status.success() {

@@ -8,10 +8,12 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use tempfile::TempDir;
 
 use super::limits::{Outcome, as_ever, run, zstd_bomb};
 use super::tidy::root;
@@ -670,7 +672,25 @@ impl Listed {
     }
 }
 
-fn written(folder: &Path) -> Vec<Listed> {
+/// The inputs, and the folder that holds them.
+struct Written {
+    listed: Vec<Listed>,
+    _folder: TempDir,
+}
+
+/// Tests that run at the same time share them.
+fn written() -> Arc<Written> {
+    static WRITTEN: Mutex<Weak<Written>> = Mutex::new(Weak::new());
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    written.upgrade().unwrap_or_else(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Arc::new(Written { listed: write(folder.path()), _folder: folder });
+        *written = Arc::downgrade(&now);
+        now
+    })
+}
+
+fn write(folder: &Path) -> Vec<Listed> {
     let mut writer = Command::new(std::env::current_exe().unwrap());
     writer.args(["dense_inputs_are_written", "--test-threads", "1"]).env(FOLDER, folder);
     assert!(writer.output().unwrap().status.success());
@@ -686,10 +706,9 @@ fn written(folder: &Path) -> Vec<Listed> {
 
 #[test]
 fn no_dense_input_takes_more_than_it_may() {
-    let folder = tempfile::tempdir().unwrap();
-    let multiples = multiples();
+    let (inputs, multiples) = (written(), multiples());
     let (mut failures, mut count) = (String::new(), 0);
-    for listed in written(folder.path()) {
+    for listed in &inputs.listed {
         let (kind, bytes) = (&listed.kind, listed.bytes());
         let outcome = run(&listed.words());
         let most = multiples.iter().find(|(known, _)| known == kind).map_or(0, |(_, times)| *times);
@@ -752,9 +771,9 @@ fn interrupted(words: &[&str]) -> Option<(ExitStatus, u64)> {
 /// Whoever is in the midst of an input ends within a second of its CPU's time, as a process ends at Ctrl-C.
 #[test]
 fn ctrl_c_ends_in_the_midst_of_each_kind() {
-    let folder = tempfile::tempdir().unwrap();
+    let inputs = written();
     let (mut failures, mut kinds) = (String::new(), BTreeSet::new());
-    for listed in written(folder.path()) {
+    for listed in &inputs.listed {
         let Some((status, ticks)) = interrupted(&listed.words()) else { continue };
         let is_usual = status.code() == Some(130) || status.signal() == Some(libc::SIGINT);
         // It may have been at its end.
@@ -762,7 +781,7 @@ fn ctrl_c_ends_in_the_midst_of_each_kind() {
         if ticks > 100 || !(is_usual || is_done) {
             let _ = writeln!(failures, "{:?}: {status}, {ticks} ticks later", listed.words);
         }
-        kinds.extend(is_usual.then_some(listed.kind));
+        kinds.extend(is_usual.then_some(&*listed.kind));
     }
     assert!(failures.is_empty(), "{failures}");
     assert!(kinds.len() >= 10, "{kinds:?}");

@@ -218,7 +218,7 @@ fn number(variable: &str) -> Option<u64> {
 fn schedules_leave_every_frame_in_one_place() {
     let (first, usual) = match number("NEARPAGE_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, 20_000),
+        None => (0, 10_000),
     };
     let schedules = number("NEARPAGE_SCHEDULES").unwrap_or(usual);
     let switches_of = |seed| {

@@ -292,7 +292,7 @@ impl<'a, 't, 'm> Worker<'a, 't, 'm> {
 fn owners_leave_every_frame_in_one_place() {
     let (first, usual) = match number("NEARPAGE_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, 20_000),
+        None => (0, 10_000),
     };
     let schedules = number("NEARPAGE_SCHEDULES").unwrap_or(usual).div_ceil(50);
     let figures_of = |seed| {

@@ -235,37 +235,38 @@ impl<'m, P: Platform> PageAllocator<'m, P> {
         guard.note_taken(part.pages().0);
     }
 
-    /// The last page of a range of a zone's memory that is in somebody's hands, or that is not online, as of a moment ago.
+    /// The last page of a range of a zone's memory that is in somebody's hands, or that is not online, as of a moment ago: a search
+    /// goes on behind it.
     fn last_in_use(&self, zone: &'m Zone<'m, P>, range: PfnRange) -> Option<Pfn> {
-        let frames = zone.frames();
-        let head = block_around(zone, range.start);
-        let mut held = head.map(|block| Pfn(block.end.0 - 1).min(Pfn(range.end.0 - 1)));
-        let mut at = head.map_or(range.start, |block| block.end);
-        for part in by_pageblock(range) {
-            if let Some(offline) = self.online.last_offline(part) {
-                held = Some(offline);
-                at = at.max(offline + PageCount(1));
-            }
-            let first = frames.number(part.start);
-            if frames.pageblock(first) == Migratetype::Isolate {
-                // Somebody is about to take it, or it goes offline.
-                (held, at) = (Some(Pfn(part.end.0 - 1)), at.max(part.end));
-            } else if P::Rules::is_whole(zone, first) {
-                at = at.max(part.end);
-            }
-            while at < part.end {
-                let word = frames.word(frames.number(at)).get().without_lock();
-                let order = word.order();
-                if word.is_allocated(order) {
-                    at += order.pages();
-                    held = Some(Pfn(at.0.min(range.end.0) - 1));
-                } else {
-                    let is_free = word.is_free(order, word.zone());
-                    at += if is_free { order.pages() } else { PageCount(1) };
-                }
+        by_pageblock(range).rev().find_map(|part| self.last_in_use_of(zone, part))
+    }
+
+    /// Of a part of one pageblock.
+    fn last_in_use_of(&self, zone: &'m Zone<'m, P>, part: PfnRange) -> Option<Pfn> {
+        let (frames, first) = (zone.frames(), zone.frames().number(part.start));
+        if frames.pageblock(first) == Migratetype::Isolate {
+            // Somebody is about to take it, or it goes offline.
+            return Some(Pfn(part.end.0 - 1));
+        }
+        let offline = self.online.last_offline(part);
+        if offline.is_none() && P::Rules::is_whole(zone, first) {
+            return None;
+        }
+        let head = block_around(zone, part.start).map(|block| block.end);
+        let mut held_to = head.max(offline.map(|page| page + PageCount(1)));
+        let mut at = held_to.unwrap_or(part.start);
+        while at < part.end {
+            let word = frames.word(frames.number(at)).get().without_lock();
+            let order = word.order();
+            if word.is_allocated(order) {
+                at += order.pages();
+                held_to = Some(at);
+            } else {
+                let is_free = word.is_free(order, word.zone());
+                at += if is_free { order.pages() } else { PageCount(1) };
             }
         }
-        held
+        held_to.map(|end| Pfn(end.min(part.end).0 - 1))
     }
 }
 

@@ -142,7 +142,7 @@ impl<'m> OnlineMap<'m> {
 }
 
 /// A range cut at the bounds of pageblocks.
-pub(super) fn by_pageblock(range: PfnRange) -> impl Iterator<Item = PfnRange> {
+pub(super) fn by_pageblock(range: PfnRange) -> impl DoubleEndedIterator<Item = PfnRange> {
     let blocks = range.start.0 / PAGEBLOCK_FRAMES..range.end.0.div_ceil(PAGEBLOCK_FRAMES);
     let parts = blocks.map(move |block| {
         let start = block * PAGEBLOCK_FRAMES;

@@ -4,7 +4,7 @@
 
 use core::ops::Range;
 
-use crate::units::{Order, PAGEBLOCK_ORDER};
+use crate::units::{ORDERS, Order, PAGEBLOCK_ORDER};
 
 const PAGES: usize = 1 << PAGEBLOCK_ORDER.0;
 /// Words of a map.
@@ -81,9 +81,20 @@ impl FreeMap {
         (0..PAGES as u32).step_by(pages).filter(is_head)
     }
 
-    /// How many of them there are.
-    pub(crate) fn blocks(self, order: Order) -> u32 {
-        self.heads(order).count() as u32
+    /// How many of them there are, by order: of the aligned blocks that are free, those that are not half of a larger one.
+    pub(crate) fn blocks(self) -> [u32; PAGEBLOCK_ORDER.0 as usize + 1] {
+        let aligned: [u32; ORDERS] = core::array::from_fn(|order| self.aligned_blocks(order as u8));
+        core::array::from_fn(|order| aligned[order] - 2 * aligned[order + 1])
+    }
+
+    /// How many blocks of an order are free, parts of larger ones too.
+    fn aligned_blocks(&self, order: u8) -> u32 {
+        if order <= WORD_ORDER {
+            return self.0.iter().map(|&word| run_heads(word, Order(order)).count_ones()).sum();
+        }
+        // A map has no span of an order above a pageblock's.
+        let spans = self.0.chunks_exact(1 << (order - WORD_ORDER));
+        spans.filter(|span| span.iter().all(|&word| word == u64::MAX)).count() as u32
     }
 
     /// How many of some pages are free.
@@ -195,6 +206,7 @@ mod tests {
                     heads[order].iter().copied().filter(|head| !above(head)).collect();
                 let found: Vec<u32> = map.heads(Order(order as u8)).collect();
                 assert_eq!(found, expected, "{map:?}, {order}");
+                assert_eq!(map.blocks()[order] as usize, expected.len());
             }
             assert_eq!(map.count() as usize, heads[0].len());
         }

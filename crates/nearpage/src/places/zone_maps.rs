@@ -31,6 +31,8 @@ const IN_VAIN: u32 = 256;
 pub struct ZoneMaps<'m> {
     whole: Bitmap<'m>,
     some: [Bitmap<'m>; TYPES],
+    /// Pageblocks whose pages all came to be in the map while they could not be made whole: a hint.
+    full: Bitmap<'m>,
     /// Pageblocks that have memory of the zone; those between them may be other zones'.
     ours: Bitmap<'m>,
     pageblocks: u32,
@@ -45,7 +47,7 @@ pub struct ZoneMaps<'m> {
 /// Bits of one kind: words and hints in memory.
 pub(crate) type Bits<'m> = (&'m [AtomicU64], &'m [AtomicU64]);
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 2 + TYPES;
+pub(crate) const KINDS: usize = 3 + TYPES;
 
 /// Which hints a look takes away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,10 +70,10 @@ pub(crate) enum Reach {
 impl<'m> ZoneMaps<'m> {
     /// No free page of so many pageblocks.
     pub(crate) fn new(pageblocks: u32, bits: [Bits<'m>; KINDS]) -> Self {
-        let [whole, ours, some @ ..] = bits.map(|(words, hints)| Bitmap::new(words, hints));
+        let [whole, ours, full, some @ ..] = bits.map(|(words, hints)| Bitmap::new(words, hints));
         let (fallbacks, reserved) = (AtomicU64::new(0), AtomicU64::new(0));
         let outside = Quota::new(0, 1, pageblocks);
-        Self { whole, some, ours, pageblocks, fallbacks, reserved, outside }
+        Self { whole, some, full, ours, pageblocks, fallbacks, reserved, outside }
     }
 
     /// Memory of a pageblock is the zone's.
@@ -166,9 +168,8 @@ impl ZoneMaps<'_> {
             }
             let map = self.all_free_in(frames, at, of);
             if map != FreeMap::NONE {
-                for order in (0..=PAGEBLOCK_ORDER.0).map(Order) {
-                    area[of.index()][order.0 as usize] += map.blocks(order);
-                }
+                let area = &mut area[of.index()];
+                area.iter_mut().zip(map.blocks()).for_each(|(all, blocks)| *all += blocks);
             }
         }
         area
@@ -246,7 +247,12 @@ impl ZoneMaps<'_> {
             Put::More => {}
             Put::First => self.note_some(frames, at, by),
             // Who takes from it goes on there: it becomes whole when he leaves, or when nobody has another whole one.
-            Put::Full if by.has_place(at) => self.note_some(frames, at, by),
+            Put::Full if by.has_place(at) => {
+                self.note_some(frames, at, by);
+                if frames.map(first).count() == PAGES {
+                    self.note_full(at, by);
+                }
+            }
             Put::Full => _ = self.make_whole(frames, at, by),
         }
     }
@@ -324,6 +330,14 @@ impl ZoneMaps<'_> {
         }
     }
 
+    /// All pages of a pageblock are in its map, and it is not whole: whoever needs one looks there.
+    fn note_full(&self, at: u32, by: &Quota) {
+        if !self.full.get(at) {
+            by.shared_writes.add(1);
+            self.full.set(at);
+        }
+    }
+
     /// If all pages of a pageblock are in its map, it is whole from now on; returns whether.
     #[cold]
     #[inline(never)]
@@ -331,6 +345,7 @@ impl ZoneMaps<'_> {
         let of = frames.pageblock(at * PAGES);
         if !of.is_mergeable() || frames.is_pageblock_shared(at * PAGES) {
             self.note_some(frames, at, by);
+            self.note_full(at, by);
             return false;
         }
         let is_whole = frames.map(at * PAGES).take_all();
@@ -453,16 +468,16 @@ impl ZoneMaps<'_> {
         Some(at * PAGES)
     }
 
-    /// Makes all pageblocks whole that are; returns whether one was.
+    /// Makes pageblocks whole that are full; returns whether one was.
     #[cold]
     fn settle(&self, frames: &ZoneFrames<'_>, by: &Quota) -> bool {
-        let mut any = false;
-        for some in &self.some {
-            let mut from = 0;
-            while let Some(at) = some.next(from) {
-                any |= frames.map(at * PAGES).count() == PAGES && self.make_whole(frames, at, by);
-                from = at + 1;
-            }
+        let (mut any, mut from) = (false, 0);
+        while let Some(at) = self.full.next(from) {
+            // First, so that who fills it meanwhile sets it again, or is seen here.
+            self.full.clear(at);
+            by.shared_writes.add(1);
+            any |= frames.map(at * PAGES).count() == PAGES && self.make_whole(frames, at, by);
+            from = at + 1;
         }
         any
     }
