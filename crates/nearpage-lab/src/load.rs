@@ -104,6 +104,8 @@ impl Load {
     fn run_pages(self, cpus: usize) -> u64 {
         match self {
             Load::Exit => FillWork::pages_a_page(bystanders(cpus)),
+            // With each of its seeds.
+            Load::Random => SEEDS,
             _ => 1,
         }
     }
@@ -279,11 +281,17 @@ pub fn run(
     seeds: &[u64],
     options: &Options<'_>,
 ) -> Result<Report, LabError> {
+    let run = |at: usize, seed: u64| {
+        let of_all = |done: u64, all: u64| {
+            options.observer.progress(at as u64 * all + done, seeds.len() as u64 * all)
+        };
+        crate::run(scenario, &Options { seed, observer: &of_all, ..*options })
+    };
     let (&first, others) = seeds.split_first().unwrap_or((&options.seed, &[]));
-    let mut report = crate::run(scenario, &Options { seed: first, ..*options })?;
+    let mut report = run(0, first)?;
     let mut range = BTreeMap::new();
-    for &seed in others {
-        let other = crate::run(scenario, &Options { seed, ..*options })?;
+    for (at, &seed) in (1..).zip(others) {
+        let other = run(at, seed)?;
         for (name, value) in &report.counts {
             let more = other.counts.get(name).copied().unwrap_or(*value);
             let [least, most] = range.entry(name.clone()).or_insert([*value; 2]);

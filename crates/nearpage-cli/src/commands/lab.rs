@@ -251,13 +251,8 @@ pub(super) fn run(arguments: &LabArgs) -> Result<(), CommandError> {
                     false => load.seeds(arguments.seed),
                 };
                 let machine = machine.as_ref().expect("a load has a machine");
-                let name = &scenario.name;
-                let seeds_name = |seeds: &[u64]| match seeds {
-                    [_] => name.clone(),
-                    all => format!("{name}, each of {} seeds", all.len()),
-                };
-                let bar =
-                    Bar::telling(&seeds_name(&seeds), scenario.models.len(), scenario.pages());
+                let runs = scenario.models.len() * seeds.len();
+                let bar = Bar::telling(&scenario.name, runs, scenario.pages());
                 let options = options(arguments, costs.as_ref(), &bar);
                 let mut report = match is_sweep {
                     true => load::sweep(scenario, machine, &arguments.over, &options),

@@ -45,8 +45,9 @@ impl Bar {
             let mut patience = TOLD_AFTER;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(patience) {
                 let since = begun.elapsed();
+                let all = bar.length().unwrap_or(0);
                 if terminal::is_hidden() {
-                    terminal::note(told_line(&name, bar.position(), runs as u64, pages, since));
+                    terminal::note(told_line(&name, bar.position(), all, pages, since));
                     patience = TOLD_EVERY;
                 } else {
                     bar.set_draw_target(ProgressDrawTarget::stderr());

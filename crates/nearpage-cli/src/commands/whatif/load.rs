@@ -317,12 +317,8 @@ impl Asked<'_> {
             let (scenario, told) = scenario(&wish).map_err(LabFailure::from)?;
             add_new(&mut notes, told);
             let when = if tunables.is_empty() { "" } else { ", with the change" };
-            let seeds = match self.seeds {
-                [_] => String::new(),
-                all => format!(", each of {} seeds", all.len()),
-            };
-            let title = format!("{name}{when}{seeds}");
-            let bar = Bar::telling(&title, wish.rules.len(), scenario.pages());
+            let runs = wish.rules.len() * self.seeds.len();
+            let bar = Bar::telling(&format!("{name}{when}"), runs, scenario.pages());
             let options = Options { observer: &bar, ..Options::default() };
             let report = load::run(&scenario, machine, self.seeds, &options);
             let report = report.map_err(LabFailure::from)?;
