@@ -29,7 +29,7 @@ pub fn draw(results: &Results) -> Result<String, String> {
     }
     panel(&mut out, 0, "Recordings replayed: score of 100", &bars, 1);
     let mut bars = Vec::new();
-    for (file, machine) in [("pages-epyc", "EPYC"), ("pages-xeon", "Xeon")] {
+    for (file, machine) in [("pages-places", "today"), ("pages-before", "before")] {
         for who in ["nearpage", "dpdk", "snmalloc", "mimalloc"] {
             let there = value(results, &format!("{file} / cross / {who} / median")).ok();
             bars.push(Bar {

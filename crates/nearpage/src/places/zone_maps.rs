@@ -20,9 +20,11 @@ const PAIR: Order = Order(PAGEBLOCK_ORDER.0 + 1);
 
 /// Free pages with which a pageblock is worth going to.
 const WORTH_A_PLACE: u32 = 16;
-/// Pageblocks that a step of a sweep looks at, and steps of one search.
+/// Pageblocks that a step of a sweep looks at, and steps of one search: a fill goes past what it filled before.
 const STEP: u32 = 16;
-const STEPS: u32 = 8;
+const STEPS: u32 = 2;
+/// Pageblocks that a search for a block looks at before it takes a whole one apart.
+const LOOKS_FOR_A_BLOCK: u32 = 128;
 /// Pageblocks without a free page that a search goes past before their hints are taken away.
 const IN_VAIN: u32 = 256;
 
@@ -418,7 +420,7 @@ impl ZoneMaps<'_> {
         {
             return Some(block);
         }
-        let own = self.sweep_for_block(frames, order, of, by, STEP * STEPS);
+        let own = self.sweep_for_block(frames, order, of, by, LOOKS_FOR_A_BLOCK);
         own.or_else(|| {
             // First, since it may be the one that is opened.
             self.leave(frames, place, by);
