@@ -396,16 +396,13 @@ impl By {
 
     /// How that is known, and what a page that is freed takes.
     fn known(self, free_ns: f64) -> String {
+        const NOT_MEASURED: &str = "; neither was measured there";
+        let page_ns = self.page_ns();
         let (known, end) = match self {
             By::Recording { .. } => ("as recorded, what its CPU did meanwhile included", ""),
-            By::Name(load) if load.page_ns() == PAGE_NS => {
-                ("assumed", "; neither was measured there")
-            }
-            By::Name(_) => {
-                ("calibrated by what was measured in 2023", "; neither was measured there")
-            }
+            By::Name(_) if page_ns == PAGE_NS => ("assumed", NOT_MEASURED),
+            By::Name(_) => ("calibrated by what was measured in 2023", NOT_MEASURED),
         };
-        let page_ns = self.page_ns();
         format!(
             "a page takes {page_ns:.0} ns beside the allocator, {known}; a page that is freed {free_ns:.0} ns, assumed{end}"
         )
@@ -514,7 +511,6 @@ fn does(
             |seconds| format!("{seconds} s are too short for this load: {least}, as without them");
         notes.extend(seconds.map(of));
     };
-    // What a CPU does in the time that is asked for.
     // Pages of all who exit pass one lock: with many, each takes as much longer.
     let queue = if load == Load::Exit { (cpus as f64 / 8.0).max(1.0) } else { 1.0 };
     let page_s = (load.page_ns() + FREE_NS) * queue / 1e9;
@@ -524,6 +520,7 @@ fn does(
             "{most:.3} s of model time are asked of each CPU instead of {SECONDS}, so that the run ends soon; nearpage lab --seconds asks for more"
         ));
     }
+    // What a CPU does in the time that is asked for.
     let pages = (seconds.unwrap_or(SECONDS.min(most)) / page_s).max(1.0) as u64;
     let fill = |notes: &mut Vec<String>,
                 most_bytes: u64,

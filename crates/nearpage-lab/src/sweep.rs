@@ -32,6 +32,8 @@ enum Value {
 
 /// The column that says `yes` for what no other beats.
 pub const ON_THE_FRONT: &str = "on the front";
+/// Its place: behind the settings and the three columns of what is asked first.
+const FRONT_AT: usize = 4;
 
 /// The keys beside those of tunables.
 const MODEL: &str = "model";
@@ -227,10 +229,10 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
     let of_waits = ["zone lock %", "worst wait, us", "holds"];
     let has_waits = probes.iter().any(|probe| probe.waits.is_some());
     let others = ["work a model second", "worst hold, pages", "cached, KiB"];
-    // What is asked first stands first: waits, if they are asked, and the front after three columns.
+    // What is asked first stands first: waits, if there are any.
     let header = ["settings"].iter().chain(of_waits.iter().filter(|_| has_waits)).chain(&others);
     report.table.header = header.map(|name| (*name).to_owned()).collect();
-    report.table.header.insert(4, ON_THE_FRONT.into());
+    report.table.header.insert(FRONT_AT, ON_THE_FRONT.into());
     for ((name, _), probe) in combinations.iter().zip(&probes) {
         let is_beaten = probes.iter().any(|other| other.beats(probe));
         let front = if is_beaten { "" } else { "yes" };
@@ -251,7 +253,7 @@ pub fn run(scenario: &Scenario, over: &[Over], options: &Options<'_>) -> Result<
             probe.worst_hold_pages.to_string(),
             (probe.cached_bytes >> 10).to_string(),
         ]);
-        row.insert(4, front.into());
+        row.insert(FRONT_AT, front.into());
         report.table.rows.push(row);
         report.count(format!("{name}: work_per_second"), probe.work_per_second);
         report.count(format!("{name}: worst_hold_pages"), probe.worst_hold_pages as f64);

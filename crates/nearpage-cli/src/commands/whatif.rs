@@ -262,6 +262,11 @@ const MOMENTS: usize = 400;
 const NOTHING: &str =
     "nothing is changed: expected --machine MACHINE, --change KEY=VALUE or --rules A,B,...";
 
+/// The keys of some `KEY=...`.
+fn keys(given: &[String]) -> impl Iterator<Item = &str> + Clone {
+    given.iter().map(|given| given.split('=').next().unwrap_or("").trim())
+}
+
 impl WhatIfArgs {
     fn check(&self) -> Result<(), CommandError> {
         let usage = |problem: &str| Err(CommandError::Usage(problem.into()));
@@ -283,6 +288,16 @@ impl WhatIfArgs {
         }
         if let Some(machine) = repeated(self.machine.iter().map(String::as_str)) {
             return usage(&format!("--machine {machine} is there twice, expected each once"));
+        }
+        if let Some(key) = repeated(keys(&self.over)) {
+            return usage(&format!(
+                "--over {key} is there twice, expected all its values at one --over"
+            ));
+        }
+        if let Some(key) = repeated(keys(&self.over).chain(keys(&self.change))) {
+            return usage(&format!(
+                "--change {key} is there twice, expected one value; --over takes several"
+            ));
         }
         if self.is_sweep() && (self.repeat > 1 || self.waits || self.starts.is_some()) {
             return usage(
@@ -378,24 +393,7 @@ impl WhatIfArgs {
     fn tunables(&self) -> Result<Vec<Tunable>, CommandError> {
         let tunables = self.change.iter().map(|given| given.parse::<Tunable>());
         let tunables: Result<Vec<Tunable>, _> = tunables.collect();
-        let tunables =
-            tunables.map_err(|error| CommandError::Usage(format!("--change {error}")))?;
-        let mut keys: Vec<&str> = Vec::new();
-        for given in &self.over {
-            keys.push(given.split('=').next().unwrap_or("").trim());
-        }
-        if let Some(key) = repeated(keys.iter().copied()) {
-            return Err(CommandError::Usage(format!(
-                "--over {key} is there twice, expected all its values at one --over"
-            )));
-        }
-        keys.extend(tunables.iter().map(|tunable| -> &str { tunable.key() }));
-        match repeated(keys.into_iter()) {
-            Some(key) => Err(CommandError::Usage(format!(
-                "--change {key} is there twice, expected one value; --over takes several"
-            ))),
-            None => Ok(tunables),
-        }
+        tunables.map_err(|error| CommandError::Usage(format!("--change {error}")))
     }
 
     /// The rules that are named, of a load that no kernel ran.

@@ -157,7 +157,7 @@ fn a_card_fits_into_a_mail_and_a_page_has_the_same() {
     let card = stdout(&[&asked[..], &["--card", "--report", page.to_str().unwrap()]].concat());
     assert!(card.lines().count() <= 25, "{card}");
     assert!(positions(&card, &PARTS).is_sorted(), "{card}");
-    // What was run is on a card with waits too.
+    // A card with waits names what was run.
     let waits = stdout(&[
         "whatif",
         bundle,

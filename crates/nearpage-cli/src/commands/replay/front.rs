@@ -62,7 +62,7 @@ impl<'a> Names<'a> {
         Names { common, has_rules }
     }
 
-    /// What a point is of.
+    /// A point's name: its machine if that is asked for, its rules if they differ, and its own settings.
     pub(super) fn name(&self, point: &Point, has_machine: bool) -> String {
         let machine = point.machine.as_ref().filter(|_| has_machine);
         let machine = machine.map(|name| shown(name).to_string());

@@ -369,8 +369,7 @@ fn outcome(name: &str, report: &Report, model: Model) -> Outcome {
     let counts = report.counts.iter().filter_map(|(name, value)| Some((own(name)?, *value)));
     let range = report.ran.iter().flat_map(|ran| &ran.range);
     let range = range.filter_map(|(name, range)| Some((own(name)?, *range))).collect();
-    let counts = counts.collect();
-    Outcome { rules: model.name, counts, range, idle_settings: None }
+    Outcome { rules: model.name, counts: counts.collect(), range, idle_settings: None }
 }
 
 /// What CPUs wait for zone locks with the processes of a recording.
