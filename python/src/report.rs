@@ -247,6 +247,7 @@ pub(crate) fn sweep_table(points: &[Point], are_all: bool) -> PyResult<Table> {
         .count("most_pages_per_hold", count(|of| of.most_pages_per_hold))
         .count("refills", count(|of| Some(of.refills)))
         .count("drains", count(|of| Some(of.drains)))
+        .count("drain_pages", count(|of| Some(of.drain_pages)))
         .count("cached_bytes", count(|of| Some(of.cached_bytes)))
         .real("kept_pages_mean", points.iter().map(|of| of.kept_pages_mean))
         .real("model_ms", points.iter().map(|of| of.model_ms))

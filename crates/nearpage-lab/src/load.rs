@@ -129,7 +129,7 @@ impl Load {
     pub fn about(self) -> &'static str {
         match self {
             Load::Build => {
-                "each CPU runs compilers one after the other; of a hundred, 22 have their pages freed by another CPU"
+                "each CPU runs compilers one after the other; of a hundred, 22 have their pages freed by another CPU, where one runs"
             }
             Load::Exit => {
                 "processes fill up to 6 GiB each and exit at the same time, while other CPUs fill and free 8 MiB each"
@@ -456,9 +456,6 @@ fn scenario(
     };
     let does = does(&machine, cpus, bytes, scale, &mut notes).map_err(refuse)?;
     let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
-    if cpus == 1 && matches!(does, Does::Build(_)) {
-        notes.push("one CPU runs: all pages are freed by the CPU that allocated them".into());
-    }
     if matches!(by, By::Name(load) if !load.draws()) {
         notes.push("nothing of it is random: every seed gives the same".into());
     }

@@ -1,5 +1,6 @@
 //! A sweep: every combination of some machines, sets of rules and tunables, on several threads, and which of them no other beats.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -246,6 +247,10 @@ pub struct Point {
     pub is_best: bool,
     /// Trips of pagesets to their zones for pages.
     pub refills: u64,
+    /// Pages that pagesets took from their zones.
+    pub refill_pages: u64,
+    /// Pages that pagesets gave back.
+    pub drain_pages: u64,
     /// The name of the machine; `None` for the recorded one.
     pub machine: Option<String>,
     /// The name of the rules.
@@ -292,6 +297,8 @@ impl Point {
             most_pages_per_hold: totals.most_pages_per_hold,
             is_best: false,
             refills: totals.refills,
+            refill_pages: totals.refill_pages,
+            drain_pages: totals.drain_pages,
             settings: choice.settings.iter().map(|(text, _)| text.clone()).collect(),
         }
     }
@@ -460,9 +467,26 @@ fn idle(choices: &[Choice<'_>], totals: &[Totals], recorded: Model) -> Vec<Strin
             let others = all().filter(|(other, _)| is_alike(one, other));
             others.map(|(_, of_other)| of_other != of_one).collect::<Vec<_>>()
         };
-        let told: Vec<Vec<bool>> = all().map(pairs).collect();
-        if told.iter().any(|of| of.len() > 1) && !told.iter().flatten().any(|differs| *differs) {
-            add(format!("{key}: no figure depends on it with this load and these values"));
+        // Of each set of rules, whether other values made a difference; nothing where there were none.
+        let mut acts = BTreeMap::<usize, (Model, bool)>::new();
+        for (of, told) in all().map(|of| (of.0, pairs(of))).filter(|(_, told)| told.len() > 1) {
+            let model = of.model.unwrap_or(recorded);
+            let (_, acted) = acts.entry(of.at[1]).or_insert((model, false));
+            *acted |= told.contains(&true);
+        }
+        let idle = acts.values().filter(|(_, acted)| !acted);
+        let is_known = |model: &Model| tunable.idle_under(model).is_some();
+        match idle.clone().count() == acts.len() {
+            true if acts.is_empty() => {}
+            true if idle.clone().all(|(model, _)| !is_known(model)) => {
+                add(format!("{key}: no figure depends on it with this load and these values"));
+            }
+            _ => idle.filter(|(model, _)| !is_known(model)).for_each(|(model, _)| {
+                add(format!(
+                    "{key}: under the rules {} no figure depends on it with this load and these values",
+                    model.name
+                ));
+            }),
         }
     }
     notes

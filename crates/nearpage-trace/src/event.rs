@@ -142,6 +142,8 @@ pub struct TraceCounts {
     pub events: u64,
     /// Lines that are no event, without those that begin with #.
     pub other_lines: u64,
+    /// Those of them that name an event of pages, and cannot be read as one.
+    pub unread_events: u64,
     /// Lines that say that events were lost.
     pub lost_lines: u64,
     /// Events lost, as far as those lines tell.

@@ -244,6 +244,8 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
             self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
+            let names = |name: &[u8]| memchr::memmem::find(line, name).is_some();
+            self.counts.unread_events += u64::from(names(b": mm_page_") || names(b":mm_page_"));
             (self.frame)(head::unquoted(line));
         }
         Ok(())
@@ -322,6 +324,7 @@ mod tests {
             bytes: TEXT.len() as u64,
             events: 5,
             other_lines: 1,
+            unread_events: 0,
             lost_lines: 2,
             lost_events: 12,
             failed_allocs: 1,
@@ -336,6 +339,17 @@ mod tests {
         assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());
         assert_eq!(offsets[1] as usize, TEXT.find("my task").unwrap());
         assert_eq!(counts.lost(), Some(12));
+    }
+
+    #[test]
+    fn events_that_cannot_be_read_are_counted() {
+        let event = "sh-7 [001] 1.000001: mm_page_free: page=1 pfn=0x10 order=0\n";
+        let text = format!(
+            "{event}{}=> free_unref_page\n",
+            event.replace("[001]", "[4000000]").replace(" 1.0", " 99999999999999999999.0")
+        );
+        let counts = read(text.as_bytes()).0.unwrap();
+        assert_eq!((counts.events, counts.other_lines, counts.unread_events), (1, 2, 1));
     }
 
     /// What perf script prints has no line of a loss, unless it was asked for them.

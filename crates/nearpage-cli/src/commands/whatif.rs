@@ -126,7 +126,7 @@ JSON of a bundle or a trace (--json):
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, bound and bound_ratio: (lock_acquisitions + 32) / (bound + 32), least_holds, pareto (whether it is on the front);
+kept_pages_mean, refill_pages, drain_pages, bound and bound_ratio: (lock_acquisitions + 32) / (bound + 32), least_holds, pareto (whether it is on the front);
 now[]: the same of the recorded kernel's rules without a setting, for each machine; notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with machine, costs, seeds[], notes[] and counts by the name of
 the combination: zone_lock_percent, worst_wait_us, holds, worst_hold_us, work_per_second, worst_hold_pages, cached_bytes, on_front; now[]: counts of the
 first rules without a setting, for each machine.
@@ -356,7 +356,7 @@ impl WhatIfArgs {
         let mut sections = text::of_study(answer);
         if let Some(waits) = waits {
             text::drop_no_waits(&mut sections);
-            text::add_waits(&mut sections, waits.section());
+            text::add_waits(&mut sections, waits);
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
         self.output(page, &sections, with_time, &WithWaits { answer, waits })

@@ -173,8 +173,8 @@ fn a_card_fits_into_a_mail_and_a_page_has_the_same() {
         "machine: ",
         "rules: linux-6.12 -> nearpage",
         "CPUs: 0->",
-        "zone_lock_percent",
-        "worst_wait_us",
+        "waiting for zone locks, % of time",
+        "longest wait, us",
     ] {
         assert!(waits.contains(told), "{told}: {waits}");
     }
@@ -250,8 +250,10 @@ fn a_load_by_name_has_its_waits_compared() {
     let text = stdout(&asked[..6]);
     assert!(text.contains("linux-6.18 with pcp.batch_scale_max=0: of their time"), "{text}");
     assert!(text.contains("; then: with pcp.batch_scale_max=0; "), "{text}");
-    let alone = ["whatif", "build", "--machine", "--numa 1G,cpus=0", asked[4], asked[5]];
-    assert!(stdout(&alone).contains("all pages are freed by the CPU that allocated them"));
+    // Nobody waits who gets nothing.
+    let starved = ["whatif", "faults", asked[2], machine, asked[4], "vm.min_free_kbytes=9999999"];
+    let starved = stdout(&starved);
+    assert!(starved.contains("requests are refused: who has no page"), "{starved}");
 }
 
 /// Rules are a change too; who draws says by which seeds, and what they come to.

@@ -45,6 +45,7 @@ fn of_front(names: &Names<'_>, points: &[&Point], now: Option<&Point>) -> String
         least(holds, "holds at least"),
         least(longest, "pages in the longest hold at least"),
         least(kept, "pages kept at least"),
+        least(drained, "pages given back at least"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     let places =
@@ -91,6 +92,10 @@ fn holds(point: &Point) -> f64 {
 
 fn longest(point: &Point) -> f64 {
     point.most_pages_per_hold.unwrap_or(0) as f64
+}
+
+fn drained(point: &Point) -> f64 {
+    point.drain_pages as f64
 }
 
 fn kept(point: &Point) -> f64 {

@@ -161,7 +161,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
-        "  {:<width$} {:>10} {:>13} {:>10} {:>7} {:>8} {:>8} {:>11} {:>10}",
+        "  {:<width$} {:>10} {:>13} {:>10} {:>7} {:>8} {:>8} {:>11} {:>11} {:>10}",
         "settings",
         "lock holds",
         "most per hold",
@@ -169,13 +169,14 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
         "ratio",
         "refills",
         "drains",
+        "given back",
         "cached KiB",
         "model ms"
     );
     for (name, point) in rows {
         let _ = writeln!(
             out,
-            "{} {name:<width$} {:>10} {:>13} {:>10} {:>7.2} {:>8} {:>8} {:>11} {:>10.2}",
+            "{} {name:<width$} {:>10} {:>13} {:>10} {:>7.2} {:>8} {:>8} {:>11} {:>11} {:>10.2}",
             if point.is_best { "*" } else { " " },
             point.lock_acquisitions.unwrap_or(0),
             point.most_pages_per_hold.unwrap_or(0),
@@ -183,6 +184,7 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
             point.bound_ratio,
             point.refills,
             point.drains,
+            point.drain_pages,
             point.cached_bytes / 1024,
             point.model_ms.unwrap_or(0.0)
         );

@@ -69,7 +69,7 @@ own. A perf.data has addresses and no names of functions: --symbols has those of
 
 JSON (--json):
   schema               1
-  events, lost_events, sampling, seconds
+  events, lost_events (null: the trace does not tell), unread_events (lines that cannot be read), sampling, seconds
   requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
                        perf kmem stat --page counts them
   by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
@@ -197,6 +197,13 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
         None => "lost ones unknown (perf script tells them with --show-lost-events)".into(),
     };
     let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost}");
+    if summary.unread_events > 0 {
+        let _ = writeln!(
+            out,
+            "{} lines name an event of pages and cannot be read: they are not counted",
+            summary.unread_events
+        );
+    }
     if arguments.blame && arguments.machine.is_none() {
         let _ = writeln!(
             out,

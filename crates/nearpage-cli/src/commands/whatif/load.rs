@@ -17,7 +17,7 @@ use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
 use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
-use super::text::{Part, Section, add_new, aligned};
+use super::text::{Part, Section, add_new};
 use super::{CommandError, NOTHING, WhatIfArgs};
 use crate::commands::input::DescriptionFailure;
 use crate::commands::interrupt::Interruptible;
@@ -422,7 +422,7 @@ pub(super) struct Waits {
     title: String,
     now: Outcome,
     then: Vec<Outcome>,
-    leaves_out: Vec<String>,
+    pub(super) leaves_out: Vec<String>,
 }
 
 /// What its processes did of a recorded load.
@@ -485,12 +485,14 @@ pub(super) fn waits(
 }
 
 impl Waits {
-    pub(super) fn section(&self) -> Section {
-        let mut lines = vec![self.title.clone()];
-        lines.extend(sentences(&self.now, &self.then));
-        lines.extend(aligned(&table(&self.now, &self.then), WIDTHS));
-        lines.extend(self.leaves_out.clone());
-        Section::new("Waits for zone locks", Part::Text, lines, 9)
+    /// The answer about waits, and its table.
+    pub(super) fn sections(&self) -> [Section; 2] {
+        let said = sentences(&self.now, &self.then);
+        let table = FigureTable { notes: vec![self.title.clone()], ..table(&self.now, &self.then) };
+        [
+            Section::new("Waits for zone locks", Part::Answer, said, 9),
+            Section::figures(table, WIDTHS, 6),
+        ]
     }
 }
 
@@ -518,7 +520,7 @@ fn sections(answer: &Answer) -> Vec<Section> {
 }
 
 /// Of names, and of figures now.
-const WIDTHS: [usize; 2] = [24, 14];
+const WIDTHS: [usize; 2] = [34, 12];
 
 /// Whole counts whole; of others three digits that say something.
 fn short(value: f64) -> String {
@@ -548,8 +550,14 @@ fn ranged(of: &Outcome, name: &str, unit: &str) -> String {
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let sentence = |of: &Outcome, beside: &dyn Fn(&str) -> String| {
         let text = |name: &str, unit: &str| ranged(of, name, unit) + &beside(name);
+        let refused = match count(of, "refused").unwrap_or(0.0) {
+            0.0 => String::new(),
+            refused => format!(
+                " {refused:.0} requests are refused: who has no page does no work and waits for nobody."
+            ),
+        };
         format!(
-            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}, the longest {}; in pagesets at most {}.",
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}, the longest {}; in pagesets at most {}.{refused}",
             of.name(),
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
@@ -558,15 +566,34 @@ fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
             text("cached_pages_most", "pages")
         )
     };
-    if then.is_empty() {
-        return vec![sentence(now, &|_| String::new())];
-    }
+    let alone = |_: &str| String::new();
     let beside = |name: &str| format!(" (now {})", ranged(now, name, ""));
-    let said = then.iter().flat_map(|then| {
-        let idle = then.idle_settings.as_ref().map(|idle| format!("{idle}."));
-        [Some(sentence(then, &beside)), idle]
+    // Of several, now is told once.
+    let first = (then.len() != 1).then(|| format!("Now, {}", sentence(now, &alone)));
+    let said = then.iter().flat_map(|of| {
+        let idle = of.idle_settings.as_ref().map(|idle| format!("{idle}."));
+        [Some(sentence(of, if then.len() == 1 { &beside } else { &alone })), idle]
     });
-    said.flatten().collect()
+    first.into_iter().chain(said.flatten()).collect()
+}
+
+/// A count in words.
+fn words(name: &str) -> String {
+    let words = match name {
+        "zone_lock_percent" => "waiting for zone locks, % of time",
+        "worst_wait_us" => "longest wait, us",
+        "holds" => "zone-lock holds",
+        "worst_hold_us" => "longest hold, us",
+        "cached_pages_most" => "pages kept, most",
+        "most_pages_per_hold" => "pages in the longest hold",
+        "pages_from_zone" => "pages from zones",
+        "pages_per_second" => "pages a second of a CPU",
+        "pages" => "pages allocated",
+        "refused" => "requests refused",
+        "score" => "score: 100 is now",
+        other => other,
+    };
+    words.into()
 }
 
 /// What rules are compared by.
@@ -589,7 +616,8 @@ fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
             cells.push(value.map_or("-".into(), short));
             cells.push(ratio.unwrap_or("-".into()));
         }
-        FigureRow { name: name.clone(), cells, ..FigureRow::default() }
+        let are_pages = name.contains("pages") && !name.contains("second");
+        FigureRow { name: words(name), cells, are_pages }
     };
     // What is asked first stands first.
     let first = FIRST.iter().filter_map(|name| now.counts.get_key_value(*name));

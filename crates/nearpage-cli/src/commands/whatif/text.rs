@@ -9,6 +9,7 @@ use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
 use nearpage_report::replay::{asked_lines, moved_lines};
 
+use super::load::Waits;
 use crate::commands::beside::{Front, beside, short};
 
 /// A part of an answer.
@@ -28,7 +29,6 @@ pub(super) enum Part {
     Answer,
     /// A table of its own, which the lines are.
     Figures(FigureTable),
-    Text,
     LeavesOut,
     /// The page has it in another form.
     Nothing,
@@ -84,7 +84,7 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
     for Section { title, lines, part, .. } in sections {
         match part {
             Part::Changes => page.changes = lines.clone(),
-            Part::Answer => page.answer = lines.clone(),
+            Part::Answer => page.answer.extend(lines.iter().cloned()),
             Part::Figures(table) => {
                 let title = match table.title.is_empty() {
                     true => (*title).into(),
@@ -92,7 +92,6 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
                 };
                 page.figures.push(FigureTable { title, ..table.clone() });
             }
-            Part::Text => page.texts.push((title, lines.join("\n"))),
             Part::LeavesOut => page.leaves_out = lines.clone(),
             Part::Nothing => {}
         }
@@ -101,7 +100,7 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
 }
 
 /// A table's lines: names, now (and recorded) in so many columns, then pairs of a value and its ratio.
-pub(super) fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
+fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
     let first = table.columns.iter().position(|name| name == "now").unwrap_or(1) + 1;
     let width = |at: usize| match at {
         at if at < first => of_now,
@@ -187,7 +186,6 @@ impl Part {
         match self {
             Part::Answer => CARD_LINES,
             Part::Changes | Part::Figures(_) | Part::Nothing => 6,
-            Part::Text => 9,
             Part::LeavesOut => 3,
         }
     }
@@ -338,10 +336,10 @@ pub(super) fn drop_no_waits(sections: &mut [Section]) {
 }
 
 /// Puts waits before what is left out. On a card their table stands for the other one, whose answer is a sentence.
-pub(super) fn add_waits(sections: &mut Vec<Section>, waits: Section) {
+pub(super) fn add_waits(sections: &mut Vec<Section>, waits: &Waits) {
     sections[2].card_most = 0;
-    sections[3].card_most -= 2;
-    sections.insert(3, waits);
+    add_new(&mut sections[3].lines, waits.leaves_out.iter().cloned());
+    sections.splice(3..3, waits.sections());
 }
 
 fn sentence(now: &Totals, then: &Then) -> String {
