@@ -48,6 +48,11 @@ impl Lengths {
         self.0.values().flatten().map(|(pages, runs)| pages * runs).sum()
     }
 
+    /// The pages of the longest run.
+    pub fn longest(&self) -> u64 {
+        self.0.values().filter_map(|lengths| Some(*lengths.last_key_value()?.0)).max().unwrap_or(0)
+    }
+
     /// The pages by which runs differ, zone by zone, refills and drains apart, the longest beside the longest and so on; beside a run too
     /// many there is nothing.
     pub fn differing_pages(&self, other: &Lengths) -> u64 {
