@@ -36,12 +36,13 @@ pub fn all(done: &[Done], missing: &[(&Pair, String)], times: u32) -> String {
     let mut text = format!("# cargo xtask pairs, {times} recordings of each setting\n");
     let known: Vec<&Done> = done.iter().filter(|of| is_known(of)).collect();
     let figures: Vec<&Judged> = known.iter().flat_map(|of| &of.judged).collect();
-    let _ = writeln!(text, "\nBy figure:\n\n{}", head("figure"));
+    let _ = writeln!(text, "\nBy figure:\n\n# ANCHOR: figures\n{}", head("figure"));
     for (at, (_, name)) in FIGURES.iter().enumerate() {
         row(&mut text, name, figures.iter().copied().filter(|of| of.figure == at));
     }
     row(&mut text, "all", figures.iter().copied());
-    let _ = writeln!(text, "\nBy pair:\n\n{}", head("pair"));
+    text += "# ANCHOR_END: figures\n";
+    let _ = writeln!(text, "\nBy pair:\n\n# ANCHOR: pairs\n{}", head("pair"));
     for of in done {
         let lacks = if is_known(of) { "" } else { " (the model lacks it)" };
         let Pair { kernel, load, setting, b } = of.pair;
@@ -50,10 +51,9 @@ pub fn all(done: &[Done], missing: &[(&Pair, String)], times: u32) -> String {
     }
     let _ = writeln!(
         text,
-        "\nANCHOR: each\nmedian (least to most) of   A recorded               B recorded              B predicted      model on B's traces"
+        "# ANCHOR_END: pairs\n\nmedian (least to most) of   A recorded               B recorded              B predicted      model on B's traces"
     );
     done.iter().for_each(|of| text += &each(of));
-    text += "ANCHOR_END: each\n";
     for (pair, why) in missing {
         let _ = writeln!(text, "\nnot recorded: {}: {why}", pair.name());
     }
