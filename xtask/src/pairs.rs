@@ -6,8 +6,8 @@
 //! load, setting B ── recorded N times ─────────────────────────> what B did ───────┴─> verdicts
 //! ```
 //!
-//! Recordings of the same setting differ: how much is in each verdict (`judge`). Guests in QEMU are quiet, the machine that this runs
-//! on is real (`record`).
+//! Recordings of the same setting differ: how much is in each verdict (`judge`). A guest has nothing else to do, but takes longer where
+//! other work shares its processors; this machine records that work, too (`record`).
 
 mod judge;
 mod list;
