@@ -90,6 +90,7 @@ fn figures(of: &Totals) -> Figures {
         ("refill_pages", count(of.refill_pages)),
         ("drains", count(of.drains)),
         ("drain_pages", count(of.drain_pages)),
+        ("longest_run_pages", count(of.longest_run_pages)),
         ("cached_bytes", count(of.cached_bytes)),
         ("remote_pages", count(of.remote_pages)),
         ("kept_pages_mean", of.kept_pages_mean),
