@@ -85,6 +85,8 @@ pub enum CauseKind {
     Task,
     /// The numbers were read when memory had come back.
     Late,
+    /// No zone is shown: what the first line alone tells.
+    NoFigures,
 }
 
 impl CauseKind {
@@ -130,6 +132,7 @@ impl CauseKind {
             CauseKind::Unexplained => "unexplained",
             CauseKind::Task => "task",
             CauseKind::Late => "late",
+            CauseKind::NoFigures => "no_figures",
         }
     }
 }

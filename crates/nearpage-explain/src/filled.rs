@@ -1,6 +1,6 @@
 //! What fills memory, and why it does not leave.
 
-use nearpage::Gfp;
+use nearpage::{Gfp, Order};
 
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::Figure;
@@ -24,6 +24,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return Vec::new();
     }
     let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM) && !is_reclaiming(zones);
+    let may_be_late = zones.order == Order(0) && !zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
@@ -33,7 +34,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return filled.unmovable().into_iter().collect();
     }
     let mut causes: Vec<Cause> = [
-        filled.waiting(by_pages),
+        filled.waiting(by_pages || verdict.rule == Rule::Passes && may_be_late),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -295,9 +296,10 @@ impl Filled<'_> {
     fn slab(&self) -> Option<Cause> {
         let report = self.report();
         if report.slab_unreclaimable_pages.is_none() {
-            return self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
+            let all = self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
                 format!("{slab} of slab: how much of it can be reclaimed this kernel does not tell")
             });
+            return all.or_else(|| cache(report));
         }
         let cache = report.largest_cache.as_ref().map_or(String::new(), |cache| {
             format!(", {} of it the cache {}", kib(cache.total), cache.name)
@@ -323,8 +325,20 @@ impl Filled<'_> {
 
     fn files(&self) -> Option<Cause> {
         let file = self.held.file;
+        let written = self.report().nodes.iter().map(|node| node.writeback).sum::<Figure>();
+        let state = match written.known() {
+            None => "dirty, written, in use, or locked".into(),
+            Some(written) if written < file.least() / 4 => format!(
+                "no more than {} are dirty or being written: the rest is in use, protected (memory.low), held by a file system, or reclaim went wrong",
+                kib(written)
+            ),
+            Some(written) => format!(
+                "{} are dirty or being written, and leave when they are; the rest is in use or locked",
+                kib(written)
+            ),
+        };
         let text = format!(
-            "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
+            "{}{} of file pages are on the lists and still a kill: reclaim failed ({state})",
             at_least(file),
             kib(file.least())
         );

@@ -124,6 +124,8 @@ impl Piece {
             Piece::MemcgStats(group, _) => group.is_some(),
             // Of the limit of a group only what follows tells.
             Piece::Call(is_of_group) => !is_of_group && !has_report,
+            // Nothing else lists caches.
+            Piece::SlabHead => !has_report,
             _ => false,
         }
     }
@@ -298,7 +300,7 @@ fn of_kill(message: &str) -> Option<Piece> {
             is_call && !head.contains('?') && !head.ends_with('_')
         })
     };
-    if call("mem_cgroup_out_of_memory") {
+    if call("mem_cgroup_out_of_memory") || call("mem_cgroup_oom_synchronize") {
         return Some(Piece::Call(true));
     }
     if call("dump_header") {
@@ -361,7 +363,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 18] = [
+    const COUNTERS: [&str; 19] = [
         "active_anon",
         "anon",
         "cache",
@@ -378,6 +380,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         "shmem",
         "slab",
         "sock",
+        "swapcached",
         "vmalloc",
         "writeback",
     ];

@@ -643,9 +643,14 @@ impl<R: BufRead> Reader<R> {
     /// What memory had right before a line of such a kill, which tells no more than who was ended.
     fn memory_before(&mut self, piece: &Piece, number: u64) -> Option<Open> {
         let open = self.headless.take()?;
-        let Piece::Killed(None | Some(false), victim) = piece else { return None };
-        let is_bare = victim.anon.is_none() && victim.file.is_none();
-        let is_own = is_bare && open.last_line() + HEADLESS_GAP_MOST >= number;
+        let may_follow = match piece {
+            Piece::Killed(None | Some(false), victim) => {
+                victim.anon.is_none() && victim.file.is_none()
+            }
+            Piece::SlabHead => true,
+            _ => return None,
+        };
+        let is_own = may_follow && open.last_line() + HEADLESS_GAP_MOST >= number;
         if is_own {
             self.unread.retain(|unread| unread.line < open.first_line());
         }
