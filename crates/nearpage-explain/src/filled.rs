@@ -23,6 +23,10 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
+    let counted = if is_kill { counted(report) } else { Vec::new() };
+    if !counted.is_empty() {
+        return counted;
+    }
     let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM) && !is_reclaiming(zones);
     let may_be_late = zones.order == Order(0) && !zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let Some(shown) = shown_kib(zones, held) else {
@@ -65,6 +69,35 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let size = |cause: &Cause| if is_of_shared(cause) { Some(shared - 1) } else { cause.kib };
     causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), size(cause))));
     causes
+}
+
+/// What fills memory by the machine's counters alone, where who pasted a kill left out what follows them. They count pages, of
+/// which the size is not told there.
+fn counted(report: &Report) -> Vec<Cause> {
+    let has_no_rows = report.zones.is_empty() && report.nodes.is_empty();
+    let Some(free) = report.free_pages.filter(|_| has_no_rows) else { return Vec::new() };
+    let parts = [
+        (CauseKind::Anonymous, report.on_lists(0), "anonymous"),
+        (CauseKind::Files, report.on_lists(2), "of files, on the lists of reclaim"),
+        (CauseKind::Slab, report.slab_unreclaimable_pages, "slab that cannot be reclaimed"),
+        (CauseKind::ReclaimableSlab, report.slab_reclaimable_pages, "slab that can be reclaimed"),
+        (CauseKind::Unevictable, report.lists_pages[6], "unevictable"),
+        (CauseKind::PageTables, report.page_table_pages, "page tables"),
+    ];
+    let all = parts.iter().filter_map(|(_, pages, _)| *pages).fold(free, u64::saturating_add);
+    let mut told: Vec<(u64, Cause)> = Vec::new();
+    for (kind, pages, name) in parts {
+        let Some(pages) = pages.filter(|pages| pages.saturating_mul(4) >= all.max(1)) else {
+            continue;
+        };
+        let text = format!(
+            "{pages} of the {all} pages that the counters tell of are {name} ({} where a page has 4 KiB)",
+            kib(pages.saturating_mul(4))
+        );
+        told.push((pages, Cause::new(kind, None, text)));
+    }
+    told.sort_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+    told.into_iter().map(|(_, cause)| cause).collect()
 }
 
 /// The largest cache, where nothing tells how much memory there is.

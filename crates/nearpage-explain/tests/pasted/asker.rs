@@ -389,3 +389,27 @@ fn an_area_of_large_pages_falls_back() {
     assert_eq!((found.verdict.rule, kinds(&found)[0]), (Rule::NoBlock, CauseKind::Fragmentation));
     assert!(first(&found).text.contains("takes single pages then"), "{:#?}", found.causes);
 }
+
+/// Who pastes a kill up to its counters tells what fills memory, in pages.
+#[test]
+fn counters_without_rows_tell_what_fills_memory() {
+    let log = "\
+[1.0] w invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[1.0] CPU: 0 PID: 9 Comm: w Not tainted 5.10.9 #1
+[1.0] Mem-Info:
+[1.0] active_anon:200 inactive_anon:8000 isolated_anon:0
+[1.0]  active_file:3 inactive_file:3 isolated_file:0
+[1.0]  unevictable:0 dirty:0 writeback:0
+[1.0]  slab_reclaimable:12000 slab_unreclaimable:270000
+[1.0]  mapped:50000 shmem:7000 pagetables:400 bounce:0
+[1.0]  free:9000 free_pcp:400 free_cma:0
+...
+";
+    let found = only(log);
+    assert_eq!(kinds(&found), [CauseKind::Slab]);
+    let text = &first(&found).text;
+    assert!(text.starts_with("270000 of the 299606 pages"), "{text}");
+    assert!(text.contains("1 GiB where a page has 4 KiB"), "{text}");
+    let full = only(&log.replace("inactive_anon:8000", "inactive_anon:800000"));
+    assert_eq!(kinds(&full), [CauseKind::Anonymous]);
+}
