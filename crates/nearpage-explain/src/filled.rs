@@ -18,7 +18,8 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let report = zones.report;
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
-        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
+        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve)
+            || verdict.depends_on == ["reserved_highatomic"];
     let is_fragmented = verdict.rule == Rule::NoBlock;
     if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();

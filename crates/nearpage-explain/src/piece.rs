@@ -253,7 +253,8 @@ fn of_process(message: &str) -> Option<Piece> {
         // A flag of the taint may stick to it.
         let is_odd = |character: char| !character.is_ascii_digit();
         let release = release.map(|release| release.trim_start_matches(is_odd));
-        let release = release.filter(|release| !release.is_empty());
+        // What a mail broke off is none.
+        let release = release.filter(|release| release.contains('.'));
         let pid = if is_new { number("PID: ") } else { number("Pid: ") };
         let (_, name) = message.split_once(if is_new { " Comm: " } else { ", comm: " })?;
         const ENDS: [&str; 3] = [" Kdump: loaded", " Not tainted", " Tainted: "];

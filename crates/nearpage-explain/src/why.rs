@@ -331,9 +331,9 @@ fn of_first_line(zones: &Zones<'_>, verdict: &Verdict) -> Option<Cause> {
     let (mark, _) = verdict.rights.split_once(':').unwrap_or((&verdict.rights, ""));
     let free = report.free_pages.map(|free| kib(zones.kib(free)));
     let mut text = match order {
-        0 if free.is_some() => format!(
+        0 if free.is_some() && report.ram_pages.is_some() => format!(
             "a single page was refused, and no zone is shown, though {} are free: no zone that it may use has memory (early in the boot, or addresses that this machine has not), or rows were lost",
-            free.unwrap_or_default()
+            free.clone().unwrap_or_default()
         ),
         0 if zones.flags.contains(AllocFlags::NO_WATERMARKS) => {
             "a single page was refused to who may ignore the marks: the zones for it had none free"
@@ -354,12 +354,18 @@ fn of_first_line(zones: &Zones<'_>, verdict: &Verdict) -> Option<Cause> {
     if !zones.gfp.contains(Gfp::DIRECT_RECLAIM) {
         text += "; the request could not wait for reclaim";
     }
+    if let Some(free) = free.filter(|_| report.ram_pages.is_none()) {
+        text += &format!(
+            "; {free} were free in all zones of the machine, of which it may use those up to {}",
+            zones.highest_name()
+        );
+    }
     Some(Cause::new(CauseKind::NoFigures, None, text))
 }
 
 fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
-    let bytes =
-        report.failed.as_deref().and_then(|failed| numbers(failed).find(|bytes| *bytes >= 4096));
+    let told = || numbers(report.failed.as_deref()?).find(|bytes| *bytes >= 4096);
+    let bytes = told().or(report.area.filter(|_| verdict.rule == Rule::AreaTooLarge));
     let area =
         bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
     let text = match verdict.rule {
@@ -367,6 +373,10 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
             let text = "an area of no size was asked for: vmalloc refuses it before it asks for anything, and no memory was short; who asked came to a size of 0";
             return Cause::new(CauseKind::EmptyArea, None, text.into());
         }
+        Rule::AreaTooLarge if bytes.is_some_and(|bytes| bytes >= 1 << 63) => format!(
+            "the size of the area is below zero ({}, as a number with a sign): who asked computed it wrongly, and no zone was asked",
+            bytes.unwrap_or(0).cast_signed()
+        ),
         Rule::AreaTooLarge => format!("{area} is larger than all memory: no zone was asked"),
         _ => format!(
             "{area} found no room among vmalloc's addresses (vmalloc= at boot, /proc/vmallocinfo): addresses, not pages, and no zone was asked"
@@ -670,6 +680,11 @@ impl Sought<'_> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
             Rule::Unknown if self.verdict.depends_on.contains(&"blocks") => return self.no_rows(),
+            // Of a zone whose own row was left out the blocks tell enough.
+            Rule::Unknown
+                if self.verdict.answer == Answer::Refused
+                    && self.lacks_blocks()
+                    && self.row.is_some_and(|row| row.has_all_blocks) => {}
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
             // Memory could be reclaimed, and still there would be no block.
@@ -692,7 +707,12 @@ impl Sought<'_> {
             0 => String::new(),
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
         };
-        let free = self.zones.pages(row.free);
+        let in_blocks = || {
+            let sizes = row.blocks.iter().map(|blocks| blocks.count.saturating_mul(blocks.kib));
+            Figure::exact(sizes.fold(0, u64::saturating_add))
+        };
+        let free = if row.free.is_exact() { row.free } else { in_blocks() };
+        let free = self.zones.pages(free);
         let block = format!("order {order} ({})", kib(self.zones.kib(1 << order.min(31))));
         let lack = match may {
             0 => format!("no block of {block} for this request"),

@@ -413,3 +413,62 @@ fn counters_without_rows_tell_what_fills_memory() {
     let full = only(&log.replace("inactive_anon:8000", "inactive_anon:800000"));
     assert_eq!(kinds(&full), [CauseKind::Anonymous]);
 }
+
+/// A size below zero, as a wrong computation makes one.
+#[test]
+fn an_area_whose_size_is_below_zero() {
+    let log = |size: &str| {
+        only(&format!(
+            "[1.0] w: vmalloc error: size {size}, exceeds total pages, mode:0xcc0(GFP_KERNEL), nodemask=(null)\n"
+        ))
+    };
+    let found = log("18446744073709486080");
+    assert_eq!(found.verdict.rule, Rule::AreaTooLarge);
+    assert!(first(&found).text.contains("below zero (-65536"), "{:#?}", found.causes);
+    let text = first(&log("2199023255552")).text.clone();
+    assert!(text.contains("the area of 2 TiB is larger than all memory"), "{text}");
+}
+
+/// kswapd may take all there is for what it asks itself, and an interrupt over it may not.
+#[test]
+fn what_kswapd_asks_itself_ignores_marks() {
+    let log = |mode: &str, blocks: &str| {
+        let log = failure(&kill(ORDER_0, &[normal(1200)]), &format!("order:0, mode:{mode}"))
+            .replace("] a: page", "] kswapd0: page")
+            .replace("Comm: a", "Comm: kswapd0")
+            .replace("300*4kB (UM)", blocks);
+        only(&if blocks == "0*4kB" { log.replace("= 1200kB", "= 0kB") } else { log })
+    };
+    let none = log("0xcc0(GFP_KERNEL)", "0*4kB");
+    assert_eq!((none.verdict.rule, kinds(&none)[0]), (Rule::NoBlock, CauseKind::EmptyLists));
+    assert_eq!(log("0xcc0(GFP_KERNEL)", "300*4kB (UM)").verdict.rule, Rule::Passes);
+    assert_eq!(log("0x820(GFP_ATOMIC)", "300*4kB (UM)").verdict.rule, Rule::Watermark);
+}
+
+/// Rows of blocks whose zones were left out tell of fragmentation.
+#[test]
+fn rows_of_blocks_alone_tell_of_fragmentation() {
+    let found = only(
+        "w invoked oom-killer: gfp_mask=0x240c2c0(GFP_KERNEL|__GFP_NOWARN|__GFP_COMP|__GFP_ZERO), nodemask=0, order=3, oom_score_adj=0\n...\nMem-Info:\nNormal: 12000*4kB (UMEH) 7000*8kB (UMEH) 2000*16kB (UMEH) 0*32kB 0*64kB 0*128kB 0*256kB 0*512kB 0*1024kB 0*2048kB 0*4096kB = 136000kB\n",
+    );
+    assert_eq!(
+        kinds(&found),
+        [CauseKind::Fragmentation],
+        "{:#?} {:#?}",
+        found.verdict,
+        found.report.zones
+    );
+    assert!(
+        first(&found).text.contains("132.8 MiB (34000 pages) free in Normal"),
+        "{:#?}",
+        found.causes
+    );
+}
+
+/// A release that a mail broke off is none.
+#[test]
+fn a_release_that_was_broken_off_is_not_told() {
+    let log = failure(&kill(ORDER_0, &[normal(1200)]), "order:0, mode:0x820(GFP_ATOMIC)")
+        .replace("Not tainted 6.1.30 #5", "Not tainted 6.1.30-\nboard-v7l #5");
+    assert_ne!(only(&log).report.kernel.as_deref(), Some("7l"));
+}
