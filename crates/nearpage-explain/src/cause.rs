@@ -87,6 +87,8 @@ pub enum CauseKind {
     Late,
     /// No zone is shown: what the first line alone tells.
     NoFigures,
+    /// A test of the kernel made the request fail.
+    Forced,
 }
 
 impl CauseKind {
@@ -133,6 +135,7 @@ impl CauseKind {
             CauseKind::Task => "task",
             CauseKind::Late => "late",
             CauseKind::NoFigures => "no_figures",
+            CauseKind::Forced => "forced",
         }
     }
 }

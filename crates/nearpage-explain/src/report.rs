@@ -549,6 +549,9 @@ pub struct Report {
     pub is_mixed: bool,
     /// Whether its first line is missing: process, order and flags are not known.
     pub lacks_head: bool,
+    /// Whether fault injection, a test of the kernel, made the request fail.
+    #[serde(skip)]
+    pub(crate) is_forced: bool,
     /// The size of a page, where it is taken to be one of several that are possible.
     #[serde(skip)]
     pub(crate) page_kib: Option<u64>,

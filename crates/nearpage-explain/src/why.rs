@@ -17,6 +17,10 @@ use crate::zones::{Excluded, Figures, Mark, Zones, hidden_pages};
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
+    if report.is_forced {
+        let text = "fault injection, a test of the kernel (failslab, fail_page_alloc), forced a failure right before: no memory need have been short";
+        return vec![Cause::new(CauseKind::Forced, None, text.into())];
+    }
     if report.kind == Kind::Slub {
         return of_slub(report).or_else(|| of_first_line(zones, verdict)).into_iter().collect();
     }

@@ -472,3 +472,17 @@ fn a_release_that_was_broken_off_is_not_told() {
         .replace("Not tainted 6.1.30 #5", "Not tainted 6.1.30-\nboard-v7l #5");
     assert_ne!(only(&log).report.kernel.as_deref(), Some("7l"));
 }
+
+/// A test of the kernel forces failures; of another task it forced none.
+#[test]
+fn a_failure_that_fault_injection_forced() {
+    let log = |caller: &str| {
+        only(&format!(
+            "[5.1][  T70] FAULT_INJECTION: forcing a failure.\n[5.1][  T70] name failslab, interval 1, probability 0, space 0, times 0\n[5.1][  T70] CPU: 0 PID: 70 Comm: w Not tainted 6.13.1 #3\n[5.1][  T70] Call Trace:\n[5.2][{caller}] w: vmalloc error: size 462848, vm_struct allocation failed, mode:0xdc0(GFP_KERNEL|__GFP_ZERO), nodemask=(null)\n"
+        ))
+    };
+    let found = log("  T70");
+    assert_eq!((found.verdict.rule, kinds(&found)), (Rule::Unknown, vec![CauseKind::Forced]));
+    let other = log("  T71");
+    assert_eq!((other.verdict.rule, other.verdict.answer), (Rule::Addresses, Answer::Open));
+}
