@@ -456,6 +456,9 @@ fn scenario(
     };
     let does = does(&machine, cpus, bytes, scale, &mut notes).map_err(refuse)?;
     let free_ns = if matches!(does, Does::Purge(_)) { 0.0 } else { FREE_NS };
+    if cpus == 1 && matches!(does, Does::Build(_)) {
+        notes.push("one CPU runs: all pages are freed by the CPU that allocated them".into());
+    }
     if matches!(by, By::Name(load) if !load.draws()) {
         notes.push("nothing of it is random: every seed gives the same".into());
     }

@@ -158,6 +158,19 @@ pub struct TraceCounts {
     pub kernel: Option<String>,
     /// Which of the events of pages were recorded, if a heading tells that not all were.
     pub sampling: Option<Sampling>,
+    /// Whether perf script printed it, which tells losses only with `--show-lost-events`.
+    pub may_hide_losses: bool,
+}
+
+impl TraceCounts {
+    /// Events lost; `None` if the trace does not tell how many.
+    pub fn lost(&self) -> Option<u64> {
+        let is_told = match self.lost_lines {
+            0 => !self.may_hide_losses,
+            _ => self.lost_events > 0,
+        };
+        is_told.then_some(self.lost_events)
+    }
 }
 
 /// Which events were recorded: perf takes a part of them if it is told to (`-F`, `-c`).

@@ -206,6 +206,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         let begins = |mark: &[u8]| mark.trim_ascii().starts_with(CGROUP_MARK.as_bytes());
         let is_own = matches!(event, Event::Marker(mark) if begins(mark));
         counts.events += u64::from(!is_own);
+        counts.may_hide_losses |= head.has_group;
         counts.unsorted += u64::from(head.time_ns < self.last_time_ns);
         self.last_time_ns = self.last_time_ns.max(head.time_ns);
         match event {
@@ -329,10 +330,27 @@ mod tests {
             unknown_gfp_names: unknown,
             kernel: None,
             sampling: None,
+            may_hide_losses: false,
         };
         assert_eq!(counts, expected);
         assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());
         assert_eq!(offsets[1] as usize, TEXT.find("my task").unwrap());
+        assert_eq!(counts.lost(), Some(12));
+    }
+
+    /// What perf script prints has no line of a loss, unless it was asked for them.
+    #[test]
+    fn losses_that_nobody_told_are_unknown() {
+        let event = "sh 7 [001] 1.000001: kmem:mm_page_free: page=1 pfn=0x10 order=0\n";
+        assert_eq!(read(event.as_bytes()).0.unwrap().lost(), None);
+        let with_loss = format!("{event}sh 7 [001] 1.000002: PERF_RECORD_LOST lost 9\n");
+        assert_eq!(read(with_loss.as_bytes()).0.unwrap().lost(), Some(9));
+        let without_group = event.replace("kmem:", "");
+        assert_eq!(read(without_group.as_bytes()).0.unwrap().lost(), Some(0));
+        assert_eq!(
+            read(format!("{without_group}CPU:1 [EVENTS DROPPED]\n").as_bytes()).0.unwrap().lost(),
+            None
+        );
     }
 
     #[test]

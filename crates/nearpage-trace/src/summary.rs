@@ -190,8 +190,8 @@ pub struct Summary {
     pub schema: u32,
     /// Events of any kind.
     pub events: u64,
-    /// Events lost, as far as the trace tells.
-    pub lost_events: u64,
+    /// Events lost; `None` if the trace does not tell how many.
+    pub lost_events: Option<u64>,
     /// Which events of pages were recorded, in words; `None` if all were, as far as the trace tells.
     pub sampling: Option<String>,
     /// Seconds from the first event to the last.
@@ -428,7 +428,7 @@ impl Summarizer {
         Summary {
             schema: 1,
             events: counts.events,
-            lost_events: counts.lost_events,
+            lost_events: counts.lost(),
             sampling: counts.sampling.map(|sampling| sampling.to_string()),
             seconds: self.last_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9,
             requests: self.requests,

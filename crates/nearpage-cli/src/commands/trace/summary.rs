@@ -192,7 +192,11 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     let mut out = String::new();
     let Summary { events, lost_events, seconds, requests, groups, .. } = summary;
     let path = shown(path).to_string();
-    let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost_events} lost");
+    let lost = match lost_events {
+        Some(events) => format!("{events} lost"),
+        None => "lost ones unknown (perf script tells them with --show-lost-events)".into(),
+    };
+    let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost}");
     if arguments.blame && arguments.machine.is_none() {
         let _ = writeln!(
             out,
@@ -208,7 +212,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if requests.allocs + requests.frees == 0 {
         let _ = writeln!(
             out,
-            "no event of the page allocator: record kmem:mm_page_alloc and kmem:mm_page_free (nearpage record, perf record -e, trace-cmd -e)"
+            "no allocation and no free of pages: record kmem:mm_page_alloc and kmem:mm_page_free (nearpage record, perf record -e, trace-cmd -e)"
         );
         return out;
     }
