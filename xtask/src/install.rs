@@ -57,27 +57,28 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
 }
 
 pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
-    install_from(arguments, &target_dir(), None)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    install_from(arguments, root, &target_dir(), None)
 }
 
-/// Builds in a folder, and installs; the program names the commit, if it is not git's.
+/// Builds sources in a folder, and installs; the program names the commit, if it is not git's.
 pub(crate) fn install_from(
     arguments: &InstallArgs,
+    root: &Path,
     target: &Path,
     commit: Option<&str>,
 ) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/")).to_owned();
     let mut packages = vec!["--package", "nearpage-c", "--package", "nearpage-preload"];
     if arguments.program {
         packages.extend(["--package", "nearpage-cli"]);
     }
     println!("building by the profile {}: that takes minutes", arguments.profile);
     let profile = ["build", "--quiet", "--locked", "--profile", &arguments.profile];
-    let builders = builders(&root);
-    let mut build = cargo(&root, &builders);
+    let builders = builders(root);
+    let mut build = cargo(root, &builders);
     build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
     if let Some(commit) = commit {
         build.env("BUILT_FROM_COMMIT", commit);
@@ -119,7 +120,7 @@ pub(crate) fn install_from(
     }
     if arguments.program {
         check(&built.join("nearpage"), &builders)?;
-        program::install(&built.join("nearpage"), &arguments.prefix, &place)?;
+        program::install(&built.join("nearpage"), root, &arguments.prefix, &place)?;
     }
     println!("installed into {}", place.display());
     Ok(())
