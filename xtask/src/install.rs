@@ -71,20 +71,19 @@ pub(crate) fn install_from(
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
-    let mut packages = vec!["--package", "nearpage-c", "--package", "nearpage-preload"];
-    if arguments.program {
-        packages.extend(["--package", "nearpage-cli"]);
-    }
     println!("building by the profile {}: that takes minutes", arguments.profile);
-    let profile = ["build", "--quiet", "--locked", "--profile", &arguments.profile];
     let builders = builders(root);
-    let mut build = cargo(root, &builders);
-    build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
-    if let Some(commit) = commit {
-        build.env("BUILT_FROM_COMMIT", commit);
+    let profile = match arguments.profile.as_str() {
+        "dist" => "library",
+        other => other,
+    };
+    for (package, kind) in [("nearpage-c", "staticlib"), ("nearpage-preload", "cdylib")] {
+        let mut build = cargo(root, &builders);
+        build.args(["rustc", "--quiet", "--locked", "--lib", "--package", package]);
+        build.args(["--profile", profile, "--crate-type", kind]).env("CARGO_TARGET_DIR", target);
+        step("cargo rustc", &mut build)?;
     }
-    step("cargo build", &mut build)?;
-    let built = target.join(&arguments.profile);
+    let built = target.join(profile);
     let within = |path: &Path| match &arguments.destdir {
         Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
         None => path.to_owned(),
@@ -119,8 +118,16 @@ pub(crate) fn install_from(
         fs::write(cmake.join(file), text).map_err(failed(file))?;
     }
     if arguments.program {
-        check(&built.join("nearpage"), &builders)?;
-        program::install(&built.join("nearpage"), root, &arguments.prefix, &place)?;
+        let mut build = cargo(root, &builders);
+        build.args(["build", "--quiet", "--locked", "--package", "nearpage-cli"]);
+        build.args(["--profile", &arguments.profile]).env("CARGO_TARGET_DIR", target);
+        if let Some(commit) = commit {
+            build.env("BUILT_FROM_COMMIT", commit);
+        }
+        step("cargo build", &mut build)?;
+        let program = target.join(&arguments.profile).join("nearpage");
+        check(&program, &builders)?;
+        program::install(&program, root, &arguments.prefix, &place)?;
     }
     println!("installed into {}", place.display());
     Ok(())
