@@ -122,8 +122,12 @@ pub fn run(arguments: &DistArgs) -> Result {
     let describe = ["describe", "--always", "--dirty", "--tags", "--abbrev=12"];
     let commit = given("BUILT_FROM_COMMIT", &root, &describe)?;
     let out = root.join(&arguments.out);
-    let dist = Dist { target: target_dir().join("packaged"), out, root, epoch, commit };
-    fs::create_dir_all(&dist.out).map_err(io_error(&dist.out))?;
+    let target = target_dir().join("packaged");
+    for folder in [&out, &target] {
+        fs::create_dir_all(folder).map_err(io_error(folder))?;
+    }
+    let target = fs::canonicalize(&target).map_err(io_error(&target))?;
+    let dist = Dist { root, target, out, epoch, commit };
     let usual = [Part::Source, Part::Program, Part::Deb, Part::Wheels, Part::Crates];
     let parts = if arguments.parts.is_empty() { &usual[..] } else { &arguments.parts };
     for part in parts {

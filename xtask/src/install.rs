@@ -57,33 +57,33 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InstallError {
 }
 
 pub fn install(arguments: &InstallArgs) -> Result<(), InstallError> {
-    install_from(arguments, &target_dir(), None)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    install_from(arguments, root, &target_dir(), None)
 }
 
-/// Builds in a folder, and installs; the program names the commit, if it is not git's.
+/// Builds sources in a folder, and installs; the program names the commit, if it is not git's.
 pub(crate) fn install_from(
     arguments: &InstallArgs,
+    root: &Path,
     target: &Path,
     commit: Option<&str>,
 ) -> Result<(), InstallError> {
     if !arguments.prefix.is_absolute() {
         return Err(InstallError::NotAbsolute(arguments.prefix.clone()));
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/")).to_owned();
-    let mut packages = vec!["--package", "nearpage-c", "--package", "nearpage-preload"];
-    if arguments.program {
-        packages.extend(["--package", "nearpage-cli"]);
-    }
     println!("building by the profile {}: that takes minutes", arguments.profile);
-    let profile = ["build", "--quiet", "--locked", "--profile", &arguments.profile];
-    let builders = builders(&root);
-    let mut build = cargo(&root, &builders);
-    build.args(profile).args(packages).env("CARGO_TARGET_DIR", target);
-    if let Some(commit) = commit {
-        build.env("BUILT_FROM_COMMIT", commit);
+    let builders = builders(root);
+    let profile = match arguments.profile.as_str() {
+        "dist" => "library",
+        other => other,
+    };
+    for (package, kind) in [("nearpage-c", "staticlib"), ("nearpage-preload", "cdylib")] {
+        let mut build = cargo(root, &builders);
+        build.args(["rustc", "--quiet", "--locked", "--lib", "--package", package]);
+        build.args(["--profile", profile, "--crate-type", kind]).env("CARGO_TARGET_DIR", target);
+        step("cargo rustc", &mut build)?;
     }
-    step("cargo build", &mut build)?;
-    let built = target.join(&arguments.profile);
+    let built = target.join(profile);
     let within = |path: &Path| match &arguments.destdir {
         Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
         None => path.to_owned(),
@@ -118,8 +118,16 @@ pub(crate) fn install_from(
         fs::write(cmake.join(file), text).map_err(failed(file))?;
     }
     if arguments.program {
-        check(&built.join("nearpage"), &builders)?;
-        program::install(&built.join("nearpage"), &arguments.prefix, &place)?;
+        let mut build = cargo(root, &builders);
+        build.args(["build", "--quiet", "--locked", "--package", "nearpage-cli"]);
+        build.args(["--profile", &arguments.profile]).env("CARGO_TARGET_DIR", target);
+        if let Some(commit) = commit {
+            build.env("BUILT_FROM_COMMIT", commit);
+        }
+        step("cargo build", &mut build)?;
+        let program = target.join(&arguments.profile).join("nearpage");
+        check(&program, &builders)?;
+        program::install(&program, root, &arguments.prefix, &place)?;
     }
     println!("installed into {}", place.display());
     Ok(())

@@ -83,13 +83,13 @@ pub fn run(arguments: &ProgramsArgs) -> Result<(), ProgramsError> {
         print!("{}", table::rows(&rows));
         return Ok(());
     }
-    let profile = if arguments.short { "release" } else { "dist" };
+    let profile = if arguments.short { "release" } else { "library" };
     // Beside the program, whose crates CI has by now: a package alone would get them with other features.
     let beside = if arguments.short { &["nearpage-cli", "nearpage-machine"][..] } else { &[] };
     let library = build(profile, &[&["nearpage-preload"], beside].concat(), inputs::LIBRARY)?;
     let inputs = Inputs::new(&library)?;
     let mallocs = match arguments.watch {
-        true => mallocs::watched(&inputs, &build(profile, &["nearpage-cli"], "nearpage")?),
+        true => mallocs::watched(&inputs, &build("release", &["nearpage-cli"], "nearpage")?),
         false => mallocs::installed(&inputs, arguments.short),
     };
     let open = |path: &PathBuf| {
@@ -152,7 +152,7 @@ fn chosen(arguments: &ProgramsArgs) -> Result<Vec<&'static Row>, ProgramsError> 
     Ok(ROWS.iter().filter(is_wanted).collect())
 }
 
-/// Builds what is measured; returns its file. `dist` is what is handed out; `release` builds sooner.
+/// Builds what is measured; returns its file. `library` is what is handed out; `release` builds sooner.
 fn build(profile: &str, packages: &[&str], file: &str) -> Result<PathBuf, ProgramsError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)

@@ -78,6 +78,29 @@ pub(super) fn source(dist: &Dist) -> Result {
     output("git archive", command.current_dir(&dist.root)).map(drop).map_err(Into::into)
 }
 
+/// The sources of the last commit, unpacked in a folder.
+pub(super) fn unpacked(dist: &Dist, folder: &Path) -> Result<PathBuf> {
+    source(dist)?;
+    fs::create_dir_all(folder).map_err(io_error(folder))?;
+    unpack(&dist.out.join(format!("nearpage-{VERSION}-source.tar.gz")), folder)?;
+    Ok(folder.join(format!("nearpage-{VERSION}")))
+}
+
+/// Has cargo compile our crates anew in a folder. It goes by times, and files of archives have the commit's, or none: what was
+/// compiled of other ones would count.
+pub(super) fn forget(target: &Path) -> Result {
+    for profile in fs::read_dir(target).into_iter().flatten().flatten() {
+        let fingerprints = fs::read_dir(profile.path().join(".fingerprint"));
+        for entry in fingerprints.into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("nearpage") || name.starts_with("xtask") {
+                fs::remove_dir_all(entry.path()).map_err(io_error(entry.path()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, SystemTime};
@@ -106,5 +129,19 @@ mod tests {
         };
         assert_eq!(made(["a", "b"], 0o640, 0), made(["b", "a"], 0o600, 9999));
         assert_ne!(made(["a", "b"], 0o640, 0), made(["a", "b"], 0o755, 0));
+    }
+
+    #[test]
+    fn what_is_ours_is_forgotten_and_no_more() {
+        let target = tempfile::tempdir().unwrap();
+        let fingerprints = target.path().join("dist/.fingerprint");
+        for name in ["nearpage-c-1a", "xtask-2b", "libc-3c"] {
+            fs::create_dir_all(fingerprints.join(name)).unwrap();
+        }
+        forget(target.path()).unwrap();
+        let left: Vec<_> = fs::read_dir(&fingerprints).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].file_name(), "libc-3c");
+        forget(&target.path().join("not made yet")).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::archive::{all, gzip};
-use super::{Dist, PROCESSOR, Result, VERSION, has, io_error, output};
+use super::{Dist, PROCESSOR, Result, VERSION, has, io_error, output, rpm};
 use crate::install::program::{put, write};
 use crate::install::{InstallArgs, install_from, soname};
 
@@ -52,7 +52,8 @@ pub(super) fn make(dist: &Dist) -> Result {
         program: true,
         profile: "dist".into(),
     };
-    install_from(&arguments, &dist.target.join("deb"), Some(&dist.commit))?;
+    let (sources, target) = rpm::sources(dist)?;
+    install_from(&arguments, &sources, &target, Some(&dist.commit))?;
     for (from, to) in MOVED {
         put(&folder.join(from), &folder.join(to))?;
         fs::remove_file(folder.join(from)).map_err(io_error(from))?;

@@ -37,6 +37,11 @@ pub(super) fn pristine(dist: &Dist, release: &str, made: &str) -> Result<Option<
 /// A copy that may be written to.
 pub(super) fn copy(dist: &Dist, pristine: &Path) -> Result<PathBuf> {
     let folder = dist.stage("root")?;
-    output("cp", Command::new("cp").arg("-aT").arg(pristine).arg(&folder))?;
+    copy_to(pristine, &folder)?;
     Ok(folder)
+}
+
+/// Copies a folder with all that it holds.
+pub(super) fn copy_to(from: &Path, to: &Path) -> Result {
+    output("cp", Command::new("cp").arg("-aT").arg(from).arg(to)).map(drop).map_err(Into::into)
 }

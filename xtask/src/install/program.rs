@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{InstallError, copy, failed};
-use crate::step::{output, root};
+use crate::step::output;
 
 /// Completions, below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -18,11 +18,16 @@ pub(crate) const UNITS: [&str; 3] =
     ["nearpage-export.service", "nearpage-record-last.service", "nearpage-record.service"];
 
 /// Installs all, for a prefix, into a folder that stands for it.
-pub(super) fn install(program: &Path, prefix: &Path, place: &Path) -> Result<(), InstallError> {
+pub(super) fn install(
+    program: &Path,
+    root: &Path,
+    prefix: &Path,
+    place: &Path,
+) -> Result<(), InstallError> {
     put(program, &place.join("bin/nearpage"))?;
     texts(program, &place.join("share"))?;
     for unit in UNITS {
-        let from = root().join("packaging").join(unit);
+        let from = root.join("packaging").join(unit);
         let text = fs::read_to_string(&from).map_err(failed(from.display().to_string()))?;
         let binaries = format!("{}/", prefix.join("bin").display());
         let text = text.replace("/usr/bin/", &binaries);

@@ -31,7 +31,9 @@ pub(super) fn crates(dist: &Dist) -> Result {
     write(&folder.join("Cargo.toml"), manifest.as_bytes())?;
     write(&folder.join("src/main.rs"), MAIN.as_bytes())?;
     let mut command = dist.cargo();
-    command.args(["run", "--quiet"]).current_dir(&folder);
+    let target = dist.target.join("project");
+    archive::forget(&target)?;
+    command.args(["run", "--quiet"]).current_dir(&folder).env("CARGO_TARGET_DIR", target);
     let printed = output("a project on the crates", &mut command)?;
     expect(&printed, "16384 bytes", "a project on the crates")?;
     println!("{} crates: a project runs on them", order.lines().count());
@@ -45,6 +47,8 @@ pub(super) fn sdist(dist: &Dist) -> Result {
     };
     let Some(tools) = wheels::tools(dist)? else { return Ok(()) };
     let folder = dist.stage("sdist")?;
+    let target = dist.target.join("sdist");
+    archive::forget(&target)?;
     let mut build = Command::new(tools.join("bin/pip"));
     // By the profile of tests, which takes half as long to compile.
     build.args([
@@ -54,11 +58,7 @@ pub(super) fn sdist(dist: &Dist) -> Result {
         "--no-deps",
         "--config-settings=build-args=--profile=dev",
     ]);
-    build
-        .arg("--wheel-dir")
-        .arg(&folder)
-        .arg(&sdist)
-        .env("CARGO_TARGET_DIR", dist.target.join("sdist"));
+    build.arg("--wheel-dir").arg(&folder).arg(&sdist).env("CARGO_TARGET_DIR", target);
     output("pip wheel", build.env("PATH", with_path(&tools.join("bin"))))?;
     let venv = folder.join("venv");
     output("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
