@@ -90,6 +90,7 @@ fn figures(of: &Totals) -> Figures {
         ("refill_pages", count(of.refill_pages)),
         ("drains", count(of.drains)),
         ("drain_pages", count(of.drain_pages)),
+        ("longest_run_pages", count(of.longest_run_pages)),
         ("cached_bytes", count(of.cached_bytes)),
         ("remote_pages", count(of.remote_pages)),
         ("kept_pages_mean", of.kept_pages_mean),
@@ -247,6 +248,7 @@ pub(crate) fn sweep_table(points: &[Point], are_all: bool) -> PyResult<Table> {
         .count("most_pages_per_hold", count(|of| of.most_pages_per_hold))
         .count("refills", count(|of| Some(of.refills)))
         .count("drains", count(|of| Some(of.drains)))
+        .count("drain_pages", count(|of| Some(of.drain_pages)))
         .count("cached_bytes", count(|of| Some(of.cached_bytes)))
         .real("kept_pages_mean", points.iter().map(|of| of.kept_pages_mean))
         .real("model_ms", points.iter().map(|of| of.model_ms))

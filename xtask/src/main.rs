@@ -13,6 +13,7 @@ mod miri;
 mod opponents;
 mod ostd;
 mod pages;
+mod pairs;
 mod plots;
 mod programs;
 mod python;
@@ -56,6 +57,7 @@ enum Command {
     Ostd(ostd::OstdArgs),
     /// Open pages of HTML in Chromium, and compare what they show with the JSON of the same command: seconds
     Pages,
+    Pairs(pairs::PairsArgs),
     /// Draw the plots of the book anew: minutes
     Plots,
     Programs(programs::ProgramsArgs),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::OracleRecord(arguments) => record::run_oracle(&arguments).map_err(Into::into),
         Command::Ostd(arguments) => ostd::run(&arguments).map_err(Into::into),
         Command::Pages => pages::run().map_err(Into::into),
+        Command::Pairs(arguments) => pairs::run(&arguments).map_err(Into::into),
         Command::Plots => plots::run().map_err(Into::into),
         Command::Programs(arguments) => programs::run(&arguments).map_err(Into::into),
         Command::Python(arguments) => python::run(&arguments).map_err(Into::into),

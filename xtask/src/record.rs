@@ -16,7 +16,7 @@ pub mod kernel;
 pub mod output;
 pub mod programs;
 pub mod qemu;
-mod small;
+pub mod small;
 pub mod topology;
 
 use std::fs;
@@ -209,7 +209,8 @@ pub fn run_oracle(arguments: &OracleArgs) -> Result<(), RecordError> {
         File { path: "init", content: &guest },
         File { path: "orders", content: orders.as_bytes() },
     ];
-    let ran = machine.run(&topology, kernel, &files)?;
+    let timeout = Duration::from_secs(machine.timeout);
+    let ran = run_machine(machine.arch, timeout, &topology, kernel, &files)?;
     let mut recording = ran.sent()?.recording()?;
     let entries = recording.as_object_mut().expect("a recording is an object");
     entries.insert("spec".into(), topology.spec.clone());
@@ -233,23 +234,62 @@ pub fn run_bundle(arguments: &BundleArgs) -> Result<(), RecordError> {
         return Err(machine.problem("no steps of a load, expected \"load\": [\"hog 0 40 1\", …]"));
     }
     let kernel = machine.find_kernel()?;
-    let [guest, nearpage] =
-        programs::build(machine.arch, [("guest", "guest"), ("nearpage-cli", "nearpage")])?;
-    let (guest, nearpage) = (read(&guest)?, read(&nearpage)?);
-    let orders = initramfs::orders_to_record(&topology, machine.arch, name);
-    let (prepare, load) = (topology.prepare.join("\n"), topology.load.join("\n"));
-    let files = [
-        File { path: "init", content: &guest },
-        File { path: "nearpage", content: &nearpage },
-        File { path: "orders", content: orders.as_bytes() },
-        File { path: "prepare", content: prepare.as_bytes() },
-        File { path: "load", content: load.as_bytes() },
-    ];
-    let ran = machine.run(&topology, kernel, &files)?;
-    let bundle = small::packed(ran.sent()?.file("bundle")?)?;
+    let recorder = Recorder::build(machine.arch)?;
+    let begin = Instant::now();
+    let sent = recorder.record(&topology, kernel, name, Duration::from_secs(machine.timeout))?;
+    let bundle = small::packed(&sent)?;
     fs::write(output, &bundle).map_err(RecordError::file(output))?;
-    println!("{}: {} bytes, recorded in {} s", output.display(), bundle.len(), ran.seconds);
+    let seconds = begin.elapsed().as_secs();
+    println!("{}: {} bytes, recorded in {seconds} s", output.display(), bundle.len());
     Ok(())
+}
+
+/// The programs that record a load in a machine.
+pub struct Recorder {
+    architecture: Architecture,
+    /// The first process of the machine, which runs loads here as well: `guest load FILE`.
+    pub guest: PathBuf,
+    /// `nearpage`, static.
+    pub nearpage: PathBuf,
+}
+
+impl Recorder {
+    /// Builds both.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be built for that processor.
+    pub fn build(architecture: Architecture) -> Result<Recorder, RecordError> {
+        let packages = [("guest", "guest"), ("nearpage-cli", "nearpage")];
+        let [guest, nearpage] = programs::build(architecture, packages)?;
+        Ok(Recorder { architecture, guest, nearpage })
+    }
+
+    /// Boots a machine, and returns the bundle of its load as the recorder there packed it.
+    ///
+    /// # Errors
+    ///
+    /// The machine does not start, or does not come to its end.
+    pub fn record(
+        &self,
+        topology: &Topology,
+        kernel: PathBuf,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, RecordError> {
+        let (guest, nearpage) = (read(&self.guest)?, read(&self.nearpage)?);
+        let orders = initramfs::orders_to_record(topology, self.architecture, name);
+        let (prepare, load) = (topology.prepare.join("\n"), topology.load.join("\n"));
+        let files = [
+            File { path: "init", content: &guest },
+            File { path: "nearpage", content: &nearpage },
+            File { path: "orders", content: orders.as_bytes() },
+            File { path: "prepare", content: prepare.as_bytes() },
+            File { path: "load", content: load.as_bytes() },
+        ];
+        let ran = run_machine(self.architecture, timeout, topology, kernel, &files)?;
+        Ok(ran.sent()?.file("bundle")?.to_vec())
+    }
 }
 
 /// A machine that ran.
@@ -288,29 +328,28 @@ impl MachineArgs {
     fn find_kernel(&self) -> Result<PathBuf, RecordError> {
         kernel::find(&self.kernel, self.arch, self.kernels.as_deref())
     }
+}
 
-    fn run(
-        &self,
-        topology: &Topology,
-        kernel: PathBuf,
-        content: &[File<'_>],
-    ) -> Result<Ran, RecordError> {
-        let folder =
-            tempfile::tempdir().map_err(RecordError::file(Path::new("a temporary folder")))?;
-        let files = qemu::Files::in_folder(folder.path(), kernel);
-        let image = initramfs::image(content);
-        fs::write(&files.initramfs, image).map_err(RecordError::file(&files.initramfs))?;
-        let begin = Instant::now();
-        let timeout = Duration::from_secs(self.timeout);
-        let words = qemu::arguments(topology, self.arch, &files);
-        let output = boot::boot(self.arch, words, &files, timeout, || Ok(()))?;
-        Ok(Ran {
-            output,
-            console: boot::console(&files),
-            qemu_arguments: qemu::arguments_to_keep(topology, self.arch, &files),
-            seconds: begin.elapsed().as_secs(),
-        })
-    }
+fn run_machine(
+    architecture: Architecture,
+    timeout: Duration,
+    topology: &Topology,
+    kernel: PathBuf,
+    content: &[File<'_>],
+) -> Result<Ran, RecordError> {
+    let folder = tempfile::tempdir().map_err(RecordError::file(Path::new("a temporary folder")))?;
+    let files = qemu::Files::in_folder(folder.path(), kernel);
+    let image = initramfs::image(content);
+    fs::write(&files.initramfs, image).map_err(RecordError::file(&files.initramfs))?;
+    let begin = Instant::now();
+    let words = qemu::arguments(topology, architecture, &files);
+    let output = boot::boot(architecture, words, &files, timeout, || Ok(()))?;
+    Ok(Ran {
+        output,
+        console: boot::console(&files),
+        qemu_arguments: qemu::arguments_to_keep(topology, architecture, &files),
+        seconds: begin.elapsed().as_secs(),
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, RecordError> {

@@ -1,6 +1,7 @@
 //! The commands: each parses its arguments, runs, and says how it went.
 
 pub mod bench;
+mod beside;
 mod completions;
 pub mod doctor;
 mod environment;

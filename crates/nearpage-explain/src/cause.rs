@@ -85,6 +85,10 @@ pub enum CauseKind {
     Task,
     /// The numbers were read when memory had come back.
     Late,
+    /// No zone is shown: what the first line alone tells.
+    NoFigures,
+    /// A test of the kernel made the request fail.
+    Forced,
 }
 
 impl CauseKind {
@@ -130,6 +134,8 @@ impl CauseKind {
             CauseKind::Unexplained => "unexplained",
             CauseKind::Task => "task",
             CauseKind::Late => "late",
+            CauseKind::NoFigures => "no_figures",
+            CauseKind::Forced => "forced",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What fills memory, and why it does not leave.
 
-use nearpage::Gfp;
+use nearpage::{Gfp, Order};
 
 use crate::cause::{Cause, CauseKind, kib};
 use crate::figure::Figure;
@@ -18,12 +18,18 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let report = zones.report;
     let is_kill = report.kind == Kind::Oom;
     let by_pages =
-        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve);
+        matches!(verdict.rule, Rule::Watermark | Rule::LowmemReserve | Rule::HighatomicReserve)
+            || verdict.depends_on == ["reserved_highatomic"];
     let is_fragmented = verdict.rule == Rule::NoBlock;
     if !is_kill && !by_pages && !is_fragmented && verdict.rule != Rule::Passes {
         return Vec::new();
     }
+    let counted = if is_kill { counted(report) } else { Vec::new() };
+    if !counted.is_empty() {
+        return counted;
+    }
     let can_wait = zones.gfp.contains(Gfp::DIRECT_RECLAIM) && !is_reclaiming(zones);
+    let may_be_late = zones.order == Order(0) && !zones.gfp.contains(Gfp::DIRECT_RECLAIM);
     let Some(shown) = shown_kib(zones, held) else {
         return cache(report).into_iter().collect();
     };
@@ -33,7 +39,7 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         return filled.unmovable().into_iter().collect();
     }
     let mut causes: Vec<Cause> = [
-        filled.waiting(by_pages),
+        filled.waiting(by_pages || verdict.rule == Rule::Passes && may_be_late),
         filled.anon(by_pages && can_wait),
         filled.shmem(),
         filled.slab(),
@@ -64,6 +70,35 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     let size = |cause: &Cause| if is_of_shared(cause) { Some(shared - 1) } else { cause.kib };
     causes.sort_by_key(|cause| std::cmp::Reverse((is_late(cause), size(cause))));
     causes
+}
+
+/// What fills memory by the machine's counters alone, where who pasted a kill left out what follows them. They count pages, of
+/// which the size is not told there.
+fn counted(report: &Report) -> Vec<Cause> {
+    let has_no_rows = report.zones.is_empty() && report.nodes.is_empty();
+    let Some(free) = report.free_pages.filter(|_| has_no_rows) else { return Vec::new() };
+    let parts = [
+        (CauseKind::Anonymous, report.on_lists(0), "anonymous"),
+        (CauseKind::Files, report.on_lists(2), "of files, on the lists of reclaim"),
+        (CauseKind::Slab, report.slab_unreclaimable_pages, "slab that cannot be reclaimed"),
+        (CauseKind::ReclaimableSlab, report.slab_reclaimable_pages, "slab that can be reclaimed"),
+        (CauseKind::Unevictable, report.lists_pages[6], "unevictable"),
+        (CauseKind::PageTables, report.page_table_pages, "page tables"),
+    ];
+    let all = parts.iter().filter_map(|(_, pages, _)| *pages).fold(free, u64::saturating_add);
+    let mut told: Vec<(u64, Cause)> = Vec::new();
+    for (kind, pages, name) in parts {
+        let Some(pages) = pages.filter(|pages| pages.saturating_mul(4) >= all.max(1)) else {
+            continue;
+        };
+        let text = format!(
+            "{pages} of the {all} pages that the counters tell of are {name} ({} where a page has 4 KiB)",
+            kib(pages.saturating_mul(4))
+        );
+        told.push((pages, Cause::new(kind, None, text)));
+    }
+    told.sort_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+    told.into_iter().map(|(_, cause)| cause).collect()
 }
 
 /// The largest cache, where nothing tells how much memory there is.
@@ -295,9 +330,10 @@ impl Filled<'_> {
     fn slab(&self) -> Option<Cause> {
         let report = self.report();
         if report.slab_unreclaimable_pages.is_none() {
-            return self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
+            let all = self.part_of_machine(CauseKind::Slab, report.slab_pages, |slab| {
                 format!("{slab} of slab: how much of it can be reclaimed this kernel does not tell")
             });
+            return all.or_else(|| cache(report));
         }
         let cache = report.largest_cache.as_ref().map_or(String::new(), |cache| {
             format!(", {} of it the cache {}", kib(cache.total), cache.name)
@@ -323,8 +359,20 @@ impl Filled<'_> {
 
     fn files(&self) -> Option<Cause> {
         let file = self.held.file;
+        let written = self.report().nodes.iter().map(|node| node.writeback).sum::<Figure>();
+        let state = match written.known() {
+            None => "dirty, written, in use, or locked".into(),
+            Some(written) if written < file.least() / 4 => format!(
+                "no more than {} are dirty or being written: the rest is in use, protected (memory.low), held by a file system, or reclaim went wrong",
+                kib(written)
+            ),
+            Some(written) => format!(
+                "{} are dirty or being written, and leave when they are; the rest is in use or locked",
+                kib(written)
+            ),
+        };
         let text = format!(
-            "{}{} of file pages are on the lists and still a kill: reclaim failed (dirty, written, in use, or locked)",
+            "{}{} of file pages are on the lists and still a kill: reclaim failed ({state})",
             at_least(file),
             kib(file.least())
         );

@@ -1,6 +1,6 @@
 //! What a zone says to a request, with the best and the worst of the figures that are possible.
 
-use nearpage::rules::watermarks::WatermarkCheck;
+use nearpage::rules::watermarks::{AllocFlags, WatermarkCheck};
 use nearpage::{Gfp, Order};
 use serde::Serialize;
 
@@ -280,8 +280,9 @@ fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'sta
 /// worst of those, too: several rules may refuse at once.
 fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
     let best = rule_on(zones, figures, Side::Best);
-    // For a single page each block is large enough.
-    if best == Rule::NoBlock && zones.order == Order(0) {
+    // For a single page each block is large enough. Who ignores marks is refused where there is none.
+    let has_none = zone.has_empty_lists() && figures.flags.contains(AllocFlags::NO_WATERMARKS);
+    if best == Rule::NoBlock && zones.order == Order(0) && !has_none {
         return Rule::HighatomicReserve;
     }
     let mut unprinted = *figures;

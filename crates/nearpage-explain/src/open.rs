@@ -137,6 +137,7 @@ impl Open {
             unreadable: Vec::new(),
             is_mixed: false,
             lacks_head: false,
+            is_forced: false,
             page_kib: None,
         };
         Open {
@@ -351,6 +352,11 @@ impl Open {
             self.report.zones.iter_mut().rev().take(1).for_each(|zone| zone.is_damaged = true);
         }
         is_own
+    }
+
+    /// Notes that a test of the kernel made the request fail.
+    pub(crate) fn note_forced(&mut self) {
+        self.report.is_forced = self.report.kind != Kind::Oom;
     }
 
     /// Notes that lines of another report stand among its own.

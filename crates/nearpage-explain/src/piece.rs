@@ -124,6 +124,8 @@ impl Piece {
             Piece::MemcgStats(group, _) => group.is_some(),
             // Of the limit of a group only what follows tells.
             Piece::Call(is_of_group) => !is_of_group && !has_report,
+            // Nothing else lists caches.
+            Piece::SlabHead => !has_report,
             _ => false,
         }
     }
@@ -251,7 +253,8 @@ fn of_process(message: &str) -> Option<Piece> {
         // A flag of the taint may stick to it.
         let is_odd = |character: char| !character.is_ascii_digit();
         let release = release.map(|release| release.trim_start_matches(is_odd));
-        let release = release.filter(|release| !release.is_empty());
+        // What a mail broke off is none.
+        let release = release.filter(|release| release.contains('.'));
         let pid = if is_new { number("PID: ") } else { number("Pid: ") };
         let (_, name) = message.split_once(if is_new { " Comm: " } else { ", comm: " })?;
         const ENDS: [&str; 3] = [" Kdump: loaded", " Not tainted", " Tainted: "];
@@ -298,7 +301,7 @@ fn of_kill(message: &str) -> Option<Piece> {
             is_call && !head.contains('?') && !head.ends_with('_')
         })
     };
-    if call("mem_cgroup_out_of_memory") {
+    if call("mem_cgroup_out_of_memory") || call("mem_cgroup_oom_synchronize") {
         return Some(Piece::Call(true));
     }
     if call("dump_header") {
@@ -361,7 +364,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         return Some(Piece::MemcgStats(Some(path(group)), counters.take(32).collect()));
     }
     // `anon 104857600` under the heading, in bytes.
-    const COUNTERS: [&str; 18] = [
+    const COUNTERS: [&str; 19] = [
         "active_anon",
         "anon",
         "cache",
@@ -378,6 +381,7 @@ fn of_memcg(message: &str) -> Option<Piece> {
         "shmem",
         "slab",
         "sock",
+        "swapcached",
         "vmalloc",
         "writeback",
     ];

@@ -41,7 +41,8 @@ const HEAD_MOST: usize = 200;
 
 /// Words of which a report's first line, or a report of one line, has some.
 static PHRASES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    const PHRASES: [&str; 26] = [
+    const PHRASES: [&str; 27] = [
+        "FAULT_INJECTION",
         "page alloc",
         "order alloc",
         "oom-kill",
@@ -158,6 +159,8 @@ pub struct Reader<R> {
     state: Option<u64>,
     /// Rows of memory's state that came last, which a kill may follow.
     headless: Option<Open>,
+    /// The last line by which a test of the kernel forced a failure, and its caller.
+    forced: Option<(u64, Option<String>)>,
     beside: Beside,
 }
 
@@ -199,6 +202,7 @@ impl<R: BufRead> Reader<R> {
             unread: Vec::new(),
             state: None,
             headless: None,
+            forced: None,
             beside: Beside::default(),
         }
     }
@@ -483,6 +487,10 @@ impl<R: BufRead> Reader<R> {
         if let Some(rest) = line.message.strip_prefix("Linux version ") {
             self.kernel = rest.split(' ').next().map(|release| release.chars().take(128).collect());
         }
+        if line.message.starts_with("FAULT_INJECTION: forcing a failure") {
+            self.forced = Some((number, message.caller.clone()));
+            return;
+        }
         let area = self.area.take();
         self.area = head::area(line.message);
         if self.area.is_some() {
@@ -509,6 +517,14 @@ impl<R: BufRead> Reader<R> {
                 None => Open::new(*header, number, line.time, line.caller),
             };
             open.quotes = message.quotes;
+            // The stack of who was made to fail stands between.
+            const FORCED_MOST: u64 = 160;
+            let is_forced = self.forced.take_if(|(at, caller)| {
+                number.saturating_sub(*at) <= FORCED_MOST && caller.as_deref() == line.caller
+            });
+            if is_forced.is_some() {
+                open.note_forced();
+            }
             // Nothing is printed over it: such machines have few CPUs.
             if open.wants_length() {
                 self.close_where(|_| true);
@@ -643,9 +659,14 @@ impl<R: BufRead> Reader<R> {
     /// What memory had right before a line of such a kill, which tells no more than who was ended.
     fn memory_before(&mut self, piece: &Piece, number: u64) -> Option<Open> {
         let open = self.headless.take()?;
-        let Piece::Killed(None | Some(false), victim) = piece else { return None };
-        let is_bare = victim.anon.is_none() && victim.file.is_none();
-        let is_own = is_bare && open.last_line() + HEADLESS_GAP_MOST >= number;
+        let may_follow = match piece {
+            Piece::Killed(None | Some(false), victim) => {
+                victim.anon.is_none() && victim.file.is_none()
+            }
+            Piece::SlabHead => true,
+            _ => return None,
+        };
+        let is_own = may_follow && open.last_line() + HEADLESS_GAP_MOST >= number;
         if is_own {
             self.unread.retain(|unread| unread.line < open.first_line());
         }

@@ -241,6 +241,9 @@ pub struct Memcg {
     pub writeback: Option<u64>,
     /// Its shared memory and tmpfs; a part of what is of files.
     pub shmem: Option<u64>,
+    /// Of its anonymous memory and tmpfs, what lies in the swap cache: in memory and in swap.
+    #[serde(skip)]
+    pub(crate) swapcached: Option<u64>,
     /// Buffers of its sockets.
     pub sockets: Option<u64>,
     /// What the kernel keeps for it: slab, stacks, page tables.
@@ -266,6 +269,7 @@ impl Memcg {
             "file_dirty" | "dirty" => &mut self.dirty,
             "file_writeback" | "writeback" => &mut self.writeback,
             "sock" => &mut self.sockets,
+            "swapcached" => &mut self.swapcached,
             "active_anon" | "inactive_anon" => {
                 self.lists = self.lists.saturating_add(kib);
                 return;
@@ -545,6 +549,9 @@ pub struct Report {
     pub is_mixed: bool,
     /// Whether its first line is missing: process, order and flags are not known.
     pub lacks_head: bool,
+    /// Whether fault injection, a test of the kernel, made the request fail.
+    #[serde(skip)]
+    pub(crate) is_forced: bool,
     /// The size of a page, where it is taken to be one of several that are possible.
     #[serde(skip)]
     pub(crate) page_kib: Option<u64>,

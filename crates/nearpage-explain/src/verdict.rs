@@ -225,6 +225,9 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
         Some(_) => report.memcg.as_ref().is_some_and(|memcg| memcg.limit.is_some()),
         None => report.memcg.is_some(),
     };
+    if report.is_forced {
+        return Some((Rule::Unknown, Answer::Open));
+    }
     let page = report.page_kib();
     let has_limit = report.memcg.as_ref().is_none_or(|memcg| memcg.reached(page) != Reached::None);
     if is_memcg && has_limit {
@@ -241,7 +244,9 @@ fn refuses_before(report: &Report, judged: &[ZoneVerdict]) -> Option<(Rule, Answ
         return Some((Rule::EmptyArea, Answer::Refused));
     }
     if is_vmalloc_of_addresses(report) {
-        return Some((Rule::Addresses, Answer::Refused));
+        // Without the line that tells of addresses it may be the area's description, a small object.
+        let is_told = !report.failed.as_deref().unwrap_or_default().starts_with("vm_struct");
+        return Some((Rule::Addresses, if is_told { Answer::Refused } else { Answer::Open }));
     }
     if !is_asked(report) {
         return Some((Rule::AreaTooLarge, Answer::Refused));

@@ -1,5 +1,6 @@
 //! Why a request was refused: the cause that decides first, then what stands behind it.
 
+use nearpage::rules::watermarks::AllocFlags;
 use nearpage::{Gfp, Order};
 use nearpage_machine::size;
 
@@ -16,8 +17,12 @@ use crate::zones::{Excluded, Figures, Mark, Zones, hidden_pages};
 /// The causes of a report: the one that decides first, then what fills memory, the largest first.
 pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec<Cause> {
     let report = zones.report;
+    if report.is_forced {
+        let text = "fault injection, a test of the kernel (failslab, fail_page_alloc), forced a failure right before: no memory need have been short";
+        return vec![Cause::new(CauseKind::Forced, None, text.into())];
+    }
     if report.kind == Kind::Slub {
-        return of_slub(report).into_iter().collect();
+        return of_slub(report).or_else(|| of_first_line(zones, verdict)).into_iter().collect();
     }
     if verdict.rule == Rule::Memcg {
         return of_memcg(report);
@@ -28,6 +33,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     }
     if verdict.rule == Rule::NoRequest {
         return of_no_request(zones, verdict, held);
+    }
+    if let Some(cause) = of_first_line(zones, verdict) {
+        return vec![cause];
     }
     // Where a small zone gives, what the large one says tells more.
     let refused = verdict.refusal_of_main();
@@ -70,8 +78,8 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
     };
     let most = filled.first().filter(stays).and_then(|cause| cause.kib).unwrap_or(0);
     let tips = |cause: &mut Cause| {
-        use CauseKind::{Boost, Highatomic, LowmemReserve};
-        let raises = matches!(cause.kind, Boost | Highatomic | LowmemReserve);
+        use CauseKind::{Boost, Cma, Highatomic, LowmemReserve};
+        let raises = matches!(cause.kind, Boost | Cma | Highatomic | LowmemReserve);
         report.kind == Kind::Oom
             && raises
             && cause.kib.is_some_and(|kib| kib.saturating_mul(4) <= most)
@@ -90,8 +98,9 @@ pub(crate) fn of(zones: &Zones<'_>, verdict: &Verdict, held: &NoProgress) -> Vec
         causes.extend(Sought { report, verdict: passed, zones, row }.late());
     } else if let Some(at) = causes.iter().position(|cause| cause.kind == CauseKind::Late) {
         // Memory that nobody gives back is why, also where a zone would give again.
-        let is_full =
-            report.kind == Kind::Oom && causes.get(at + 1).is_some_and(|next| stays(&next));
+        let is_full = report.kind == Kind::Oom
+            && !sought.is_over()
+            && causes.get(at + 1).is_some_and(|next| stays(&next));
         let late = causes.remove(at);
         causes.insert(if is_full { causes.len() } else { at }, late);
     }
@@ -260,6 +269,13 @@ fn memcg_parts(report: &Report, memcg: &Memcg) -> Vec<Cause> {
         Some(swap) if swap.refuses(1) => "; its limit of swap is reached",
         _ => "",
     };
+    let cached = memcg.swapcached.filter(|cached| *cached > usage / 8);
+    let cached = cached.map_or(String::new(), |cached| {
+        format!(
+            ", {} of it in the swap cache: it takes memory and swap both, and cannot leave where swap is full",
+            kib(cached)
+        )
+    });
     let parts = [
         part(
             CauseKind::MemcgKernel,
@@ -285,7 +301,7 @@ fn memcg_parts(report: &Report, memcg: &Memcg) -> Vec<Cause> {
         part(
             CauseKind::Anonymous,
             memcg.anonymous(),
-            &format!("anonymous memory of its tasks{swap}"),
+            &format!("anonymous memory of its tasks{cached}{swap}"),
         ),
     ];
     let mut causes: Vec<Cause> = parts.into_iter().flatten().collect();
@@ -301,9 +317,59 @@ fn of_slub(report: &Report) -> Option<Cause> {
     Some(Cause::new(CauseKind::MemcgCache, None, text))
 }
 
+/// What follows from the first line alone, where no zone is shown: a single page is refused by marks, and by nothing else.
+fn of_first_line(zones: &Zones<'_>, verdict: &Verdict) -> Option<Cause> {
+    let report = zones.report;
+    let order = match (report.kind, &report.slub) {
+        (Kind::Failure, _) => report.order?,
+        (Kind::Vmalloc, _) if report.failed.as_deref()?.ends_with("failed to allocate pages") => {
+            report.order?
+        }
+        (Kind::Slub, Some(slub)) => slub.orders?.1,
+        _ => return None,
+    };
+    let has_no_rows = report.zones.is_empty() && report.nodes.is_empty();
+    if !has_no_rows || report.mode.is_cut || verdict.rule != Rule::Unknown {
+        return None;
+    }
+    let (mark, _) = verdict.rights.split_once(':').unwrap_or((&verdict.rights, ""));
+    let free = report.free_pages.map(|free| kib(zones.kib(free)));
+    let mut text = match order {
+        0 if free.is_some() && report.ram_pages.is_some() => format!(
+            "a single page was refused, and no zone is shown, though {} are free: no zone that it may use has memory (early in the boot, or addresses that this machine has not), or rows were lost",
+            free.clone().unwrap_or_default()
+        ),
+        0 if zones.flags.contains(AllocFlags::NO_WATERMARKS) => {
+            "a single page was refused to who may ignore the marks: the zones for it had none free"
+                .into()
+        }
+        0 => format!(
+            "a single page was refused, so blocks are not why: what the zones for it had free was not above {mark} and their reserves"
+        ),
+        1..=3 => format!(
+            "a block of order {order} ({}) was refused: too few pages were free, or too few of them lay together",
+            kib(zones.kib(1 << order))
+        ),
+        _ => format!(
+            "a block of order {order} ({}) was refused: above order 3 the kernel gives up early, also where pages enough are free and do not lie together",
+            kib(zones.kib(1 << order.min(31)))
+        ),
+    };
+    if !zones.gfp.contains(Gfp::DIRECT_RECLAIM) {
+        text += "; the request could not wait for reclaim";
+    }
+    if let Some(free) = free.filter(|_| report.ram_pages.is_none()) {
+        text += &format!(
+            "; {free} were free in all zones of the machine, of which it may use those up to {}",
+            zones.highest_name()
+        );
+    }
+    Some(Cause::new(CauseKind::NoFigures, None, text))
+}
+
 fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
-    let bytes =
-        report.failed.as_deref().and_then(|failed| numbers(failed).find(|bytes| *bytes >= 4096));
+    let told = || numbers(report.failed.as_deref()?).find(|bytes| *bytes >= 4096);
+    let bytes = told().or(report.area.filter(|_| verdict.rule == Rule::AreaTooLarge));
     let area =
         bytes.map_or("the area".into(), |bytes| format!("the area of {}", size::format(bytes)));
     let text = match verdict.rule {
@@ -311,6 +377,10 @@ fn of_addresses(report: &Report, verdict: &Verdict) -> Cause {
             let text = "an area of no size was asked for: vmalloc refuses it before it asks for anything, and no memory was short; who asked came to a size of 0";
             return Cause::new(CauseKind::EmptyArea, None, text.into());
         }
+        Rule::AreaTooLarge if bytes.is_some_and(|bytes| bytes >= 1 << 63) => format!(
+            "the size of the area is below zero ({}, as a number with a sign): who asked computed it wrongly, and no zone was asked",
+            bytes.unwrap_or(0).cast_signed()
+        ),
         Rule::AreaTooLarge => format!("{area} is larger than all memory: no zone was asked"),
         _ => format!(
             "{area} found no room among vmalloc's addresses (vmalloc= at boot, /proc/vmallocinfo): addresses, not pages, and no zone was asked"
@@ -604,10 +674,21 @@ impl Sought<'_> {
         })
     }
 
+    /// Whether a zone would give a single page.
+    fn gives_a_page(&self) -> bool {
+        let gives = |zone: &ZoneVerdict| zone.excluded.is_none() && zone.gives_order.is_some();
+        self.verdict.zones.iter().any(gives)
+    }
+
     fn blocks(&self) -> Option<Cause> {
         match self.verdict.rule {
             Rule::NoBlock | Rule::OrderTooLarge => {}
             Rule::Unknown if self.verdict.depends_on.contains(&"blocks") => return self.no_rows(),
+            // Of a zone whose own row was left out the blocks tell enough.
+            Rule::Unknown
+                if self.verdict.answer == Answer::Refused
+                    && self.lacks_blocks()
+                    && self.row.is_some_and(|row| row.has_all_blocks) => {}
             // More pages would not help.
             Rule::HighatomicReserve | Rule::LowmemReserve if self.lacks_blocks() => {}
             // Memory could be reclaimed, and still there would be no block.
@@ -630,7 +711,12 @@ impl Sought<'_> {
             0 => String::new(),
             blocks => format!("; {blocks} large enough are for CMA, urgent requests or isolated"),
         };
-        let free = self.zones.pages(row.free);
+        let in_blocks = || {
+            let sizes = row.blocks.iter().map(|blocks| blocks.count.saturating_mul(blocks.kib));
+            Figure::exact(sizes.fold(0, u64::saturating_add))
+        };
+        let free = if row.free.is_exact() { row.free } else { in_blocks() };
+        let free = self.zones.pages(free);
         let block = format!("order {order} ({})", kib(self.zones.kib(1 << order.min(31))));
         let lack = match may {
             0 => format!("no block of {block} for this request"),
@@ -638,8 +724,14 @@ impl Sought<'_> {
                 "of blocks of {block} and more only {may}: this kernel (before 4.4) keeps a part of the mark in blocks of each order"
             ),
         };
+        let single = match self.report.kind {
+            Kind::Vmalloc if self.gives_a_page() => {
+                "; vmalloc takes single pages then, which are there: as a rule nothing but the warning comes of it"
+            }
+            _ => "",
+        };
         let text = format!(
-            "fragmentation: {} free in {} of node {}, and {lack}{largest}{locked}",
+            "fragmentation: {} free in {} of node {}, and {lack}{largest}{locked}{single}",
             free.known().map_or("an unknown number of pages is".into(), |free| self.pages(free)),
             row.name,
             row.node,
@@ -873,12 +965,36 @@ impl Sought<'_> {
                 format!(" of {} of node {}, which is small", row.name, row.node)
             });
             let why = match self.is_given_up() {
+                _ if self.is_over() && self.report.kind == Kind::Oom => "no zone is short: the kill is for something else (the limit of a group whose lines are missing, a program, a fault), or memory came back before the numbers were read",
                 true => "a single page for who may reclaim is tried until there is one, so that its task was to be ended (a fatal signal, a choice of the OOM killer), or reclaims itself",
                 false => "they were read after the refusal, and some came back meanwhile, or another rule refused",
             };
-            let text = format!("by these numbers it would get memory{whom}: {why}");
+            let text = format!("by these numbers it would get memory{whom}: {why}{}", self.brink());
             Cause::new(CauseKind::Late, None, text)
         })
+    }
+
+    /// Whether pages are far from being short in the zone that gives one.
+    fn is_over(&self) -> bool {
+        let size = |row: &ZoneRow| row.managed.known().or(row.present.known()).unwrap_or(u64::MAX);
+        let is_far = |row: &ZoneRow| {
+            row.free.least() / 2 >= row.high.most() && row.free.least() >= size(row) / 8
+        };
+        self.verdict.rule == Rule::Passes
+            && self.zones.order == Order(0)
+            && self.row.is_some_and(is_far)
+    }
+
+    /// How near the end a zone is that gives to urgent requests alone.
+    fn brink(&self) -> String {
+        let Some(row) = self.row.filter(|row| row.free.most() < row.min.least()) else {
+            return String::new();
+        };
+        let (free, min) = (kib(row.free.least()), kib(row.min.least()));
+        format!(
+            "; {} of node {} is nearly empty, with {free} free below its min mark of {min}: none but urgent requests get any of it",
+            row.name, row.node
+        )
     }
 
     /// Whether the kernel tries such a request again, unless its task may not: a single page, with reclaim and no flag to give up.

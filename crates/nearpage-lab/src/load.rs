@@ -129,7 +129,7 @@ impl Load {
     pub fn about(self) -> &'static str {
         match self {
             Load::Build => {
-                "each CPU runs compilers one after the other; of a hundred, 22 have their pages freed by another CPU"
+                "each CPU runs compilers one after the other; of a hundred, 22 have their pages freed by another CPU, where one runs"
             }
             Load::Exit => {
                 "processes fill up to 6 GiB each and exit at the same time, while other CPUs fill and free 8 MiB each"

@@ -5,7 +5,7 @@ mod kernel;
 use std::str::FromStr;
 
 use nearpage::rules::pagesets::Sizes;
-use nearpage::{Model, PageCount, PageblockOwners, ZoneInstances};
+use nearpage::{Model, PageCount, PageblockOwners, Settings, ZoneInstances};
 
 pub use kernel::{Override, OverrideError, SettingKey};
 
@@ -116,7 +116,13 @@ impl FromStr for Tunable {
                 _ => Err(not_taken()),
             },
             key if key.starts_with("vm.") => {
-                Override::parse(given).map(Tunable::Kernel).map_err(|error| wrong(error.problem))
+                let change = Override::parse(given).map_err(|error| wrong(error.problem))?;
+                // What no kernel takes, whatever else is set.
+                Settings::default()
+                    .with(|settings| change.apply(settings))
+                    .check()
+                    .map_err(|error| wrong(error.to_string()))?;
+                Ok(Tunable::Kernel(change))
             }
             key => {
                 let is_meant =

@@ -104,8 +104,8 @@ pub struct LoneFacts {
     pub kernel: Option<String>,
     /// Events of any kind.
     pub events: u64,
-    /// Events lost, as far as lines tell.
-    pub lost_events: u64,
+    /// Events lost; `None` if the trace does not tell how many.
+    pub lost_events: Option<u64>,
     /// Lines that say that events were lost.
     pub lost_lines: u64,
     /// Which events of pages were recorded, in words; `None` if all were, as far as the trace tells.
@@ -128,7 +128,13 @@ impl LoneFacts {
                 "unknown: most of the load: {sampling} was recorded, and is played as if it were all (perf record -c 1 records all)"
             )
         });
-        let lost = (self.lost_lines > 0).then(|| lost_sentence(self.lost_events));
+        let lost = match self.lost_events {
+            Some(0) => None,
+            Some(events) => Some(lost_sentence(events)),
+            None => Some(
+                "unknown: how many events were lost, which the trace does not tell (perf script --show-lost-events does)".into(),
+            ),
+        };
         let no_frees = (self.frees == 0).then(|| {
             "unknown: what was freed: no free is in the trace, and none is played (record kmem:mm_page_free, too)".into()
         });
@@ -159,8 +165,11 @@ impl LoneTrace {
                 match event.event {
                     Event::Alloc { pfn: Some(_), .. } => allocs += 1,
                     Event::Free { .. } => frees += 1,
-                    Event::Other(name) => {
-                        let name = String::from_utf8_lossy(name);
+                    ref other => {
+                        let name = match other {
+                            Event::Other(name) => String::from_utf8_lossy(name),
+                            _ => "other events of the kernel's memory".into(),
+                        };
                         if let Some(count) = others.get_mut(&*name) {
                             *count += 1;
                         } else if others.len() < NAMES_MOST {
@@ -168,7 +177,6 @@ impl LoneTrace {
                         }
                         return Ok(());
                     }
-                    _ => return Ok(()),
                 }
                 cpus.insert(event.cpu);
                 Ok(())
@@ -183,9 +191,9 @@ impl LoneTrace {
             }
         })?;
         let facts = LoneFacts {
+            lost_events: counts.lost(),
             kernel: counts.kernel,
             events: counts.events,
-            lost_events: counts.lost_events,
             lost_lines: counts.lost_lines,
             sampling: counts.sampling.map(|sampling| sampling.to_string()),
             allocs,

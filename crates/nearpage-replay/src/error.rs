@@ -91,9 +91,9 @@ pub enum ReplayError {
         /// Its length.
         offset: u64,
     },
-    /// A trace without one event of the page allocator.
+    /// A trace without one allocation or free of a page.
     #[error(
-        "{input}: none of its {events} events is of the page allocator ({names}), expected kmem:mm_page_alloc and \
+        "{input}: none of its {events} events allocates or frees a page ({names}), expected kmem:mm_page_alloc and \
          kmem:mm_page_free: `nearpage record`, `perf record -a -e kmem:mm_page_alloc -e kmem:mm_page_free` and `trace-cmd record \
          -e kmem` record them"
     )]

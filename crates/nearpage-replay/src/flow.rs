@@ -48,6 +48,11 @@ impl Lengths {
         self.0.values().flatten().map(|(pages, runs)| pages * runs).sum()
     }
 
+    /// The pages of the longest run.
+    pub fn longest(&self) -> u64 {
+        self.0.values().filter_map(|lengths| Some(*lengths.last_key_value()?.0)).max().unwrap_or(0)
+    }
+
     /// The pages by which runs differ, zone by zone, refills and drains apart, the longest beside the longest and so on; beside a run too
     /// many there is nothing.
     pub fn differing_pages(&self, other: &Lengths) -> u64 {
@@ -170,7 +175,7 @@ mod tests {
         bursts.close_all(&mut flows);
         assert_eq!(flows[0], Flow { refills: 3, refill_pages: 7, drains: 1, drain_pages: 1 });
         assert_eq!(flows[1], Flow { refills: 0, refill_pages: 0, drains: 1, drain_pages: 24 });
-        assert_eq!(bursts.lengths.pages(), 32);
+        assert_eq!((bursts.lengths.pages(), bursts.lengths.longest()), (32, 24));
     }
 
     #[test]

@@ -342,6 +342,7 @@ pub(crate) fn recorded_totals(start: &Start, recorded: &Recorded, fidelity: &Fid
         refill_pages: flow.refill_pages,
         drains: flow.drains,
         drain_pages: flow.drain_pages,
+        longest_run_pages: recorded.lengths().longest(),
         pages_by_node,
         cached_bytes: cached.unwrap_or(0) << start.page_shift,
         remote_pages: recorded.remote_pages,

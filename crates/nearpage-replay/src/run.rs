@@ -608,6 +608,7 @@ impl<'m> Run<'m> {
             refill_pages: flow.refill_pages,
             drains: flow.drains,
             drain_pages: flow.drain_pages,
+            longest_run_pages: self.lengths().longest(),
             pages_by_node: topology.indexes().map(by_node).collect(),
             pages_by_reason: Reason::ALL.into_iter().map(by_reason).collect(),
             cached_bytes: stats.cached_pages.to_bytes(self.core.page_shift()),

@@ -69,6 +69,8 @@ pub struct StudyAnswer {
     pub starts: u32,
     /// How likely another drawn start comes to a ratio within [`Ratio::range`], at least; `None` if none was drawn.
     pub level_percent: Option<f64>,
+    /// Why no start was drawn and ratios have no range; `None` if they have one.
+    pub no_range: Option<&'static str>,
     /// What the model leaves out for this question, a sentence each.
     pub leaves_out: Vec<String>,
     /// The name of the costs that make up the model time.
@@ -154,6 +156,10 @@ pub struct Ratio {
     pub range: Option<[f64; 2]>,
 }
 
+const ALL_FREE: &str = "another machine starts with all memory free, and nothing is drawn";
+const KNOWN_START: &str =
+    "the recording has the state of the kernel at its start, and nothing is drawn";
+
 /// Answers.
 ///
 /// # Errors
@@ -178,9 +184,13 @@ pub(crate) fn study(
         false => Wish::default(),
     };
     let plan = Plan::of(bundle.name(), start, before, wishes)?;
-    // Another machine has all its memory free at the start, and of this one it may be known: nothing is drawn.
     let is_known = plan.starts().all(|start| start.state.is_some());
-    let starts = if asked.wish.machine.is_some() || is_known { 0 } else { asked.starts };
+    let no_range = match asked.wish.machine.is_some() {
+        true => Some(ALL_FREE),
+        false if is_known => Some(KNOWN_START),
+        false => (asked.starts == 0).then_some("no start was to be drawn"),
+    };
+    let starts = if no_range.is_some() { 0 } else { asked.starts };
     let watch = Watch::new(observer, bundle.pass_bytes(), PASSES + 1 + plan.passes(starts));
     let survey = survey(bundle, start, &watch)?;
     let truth = Truth::read(bundle, start, bundle.samples(&watch)?, survey.is_whole)?;
@@ -214,6 +224,7 @@ pub(crate) fn study(
         fidelity_worst: compared.worst,
         starts,
         level_percent: Starts::new(starts.into()).map(|of| of.level_percent),
+        no_range,
         leaves_out: bundle.lost().into_iter().chain(leaves_out(asked)).collect(),
         costs: Costs::BENCH.name,
         timeline,
@@ -281,6 +292,7 @@ fn study_alone(
         fidelity_worst: None,
         starts: 0,
         level_percent: None,
+        no_range: Some(ALL_FREE),
         leaves_out: unknown(trace, asked.wish.repeat, &now, machine)
             .into_iter()
             .chain(leaves_out(asked))

@@ -1,5 +1,6 @@
 //! A sweep: every combination of some machines, sets of rules and tunables, on several threads, and which of them no other beats.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -158,6 +159,22 @@ impl Combinations {
         }
         all
     }
+
+    /// The place of each machine's choice that changes nothing; those that are not there are added at the end.
+    fn add_now<'c>(&'c self, choices: &mut Vec<Choice<'c>>, recorded: Model) -> Vec<usize> {
+        let changes_nothing = |of: &Choice<'_>| {
+            of.settings.is_empty() && of.model.is_none_or(|model| model == recorded)
+        };
+        let mut add = |of_machine: usize| {
+            let is_now = |of: &Choice<'_>| of.at[0] == of_machine && changes_nothing(of);
+            choices.iter().position(is_now).unwrap_or_else(|| {
+                let machine = self.machines.get(of_machine);
+                choices.push(Choice { at: [of_machine, 0], machine, model: None, settings: &[] });
+                choices.len() - 1
+            })
+        };
+        (0..self.machines.len().max(1)).map(&mut add).collect()
+    }
 }
 
 fn each_once<T: PartialEq>(all: &[T], name: fn(&T) -> &str) -> Result<(), CombinationError> {
@@ -196,6 +213,8 @@ pub struct Sweep {
     pub costs: &'static str,
     /// [`OPEN_LOOP`].
     pub open_loop: &'static str,
+    /// For each machine, or for the recorded one: the recorded kernel's rules without a setting.
+    pub now: Vec<Point>,
     /// A point for each combination, in their order.
     pub points: Vec<Point>,
     /// The name of the bundle.
@@ -228,6 +247,10 @@ pub struct Point {
     pub is_best: bool,
     /// Trips of pagesets to their zones for pages.
     pub refills: u64,
+    /// Pages that pagesets took from their zones.
+    pub refill_pages: u64,
+    /// Pages that pagesets gave back.
+    pub drain_pages: u64,
     /// The name of the machine; `None` for the recorded one.
     pub machine: Option<String>,
     /// The name of the rules.
@@ -274,6 +297,8 @@ impl Point {
             most_pages_per_hold: totals.most_pages_per_hold,
             is_best: false,
             refills: totals.refills,
+            refill_pages: totals.refill_pages,
+            drain_pages: totals.drain_pages,
             settings: choice.settings.iter().map(|(text, _)| text.clone()).collect(),
         }
     }
@@ -344,7 +369,9 @@ pub(crate) fn sweep(
 ) -> Result<Sweep, ReplayError> {
     let Ground { source, recorded, .. } = ground;
     let (start, _) = recorded[0];
-    let choices = combinations.all();
+    let mut choices = combinations.all();
+    let asked = choices.len();
+    let now = combinations.add_now(&mut choices, start.model);
     let wish = |choice: &Choice<'_>| Wish { cpus: recorded[choice.at[0]].1, ..choice.wish() };
     let wishes: Vec<Wish> = choices.iter().map(wish).collect();
     let start_of = |at: usize| start_of(source.name(), recorded[choices[at].at[0]].0, &wishes[at]);
@@ -374,6 +401,7 @@ pub(crate) fn sweep(
                     Judged { totals: answer.totals, bound, bound_ratio, least_holds }
                 });
             match &judged {
+                Ok(_) if at >= asked => {}
                 Ok(judged) => heard(&Point::of(&choices[at], start.model, judged)),
                 // Nothing is made of the others any more.
                 Err(_) => next.store(wishes.len(), Ordering::Relaxed),
@@ -391,7 +419,9 @@ pub(crate) fn sweep(
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     let judged = results.into_iter().map(|(_, judged)| judged).collect::<Result<Vec<_>, _>>()?;
-    let all: Vec<Totals> = judged.iter().map(|of| of.totals.clone()).collect();
+    let now = now.into_iter().map(|at| Point::of(&choices[at], start.model, &judged[at])).collect();
+    choices.truncate(asked);
+    let all: Vec<Totals> = judged.iter().map(|of| of.totals.clone()).take(asked).collect();
     let points = choices.iter().zip(&judged).map(|(choice, judged)| {
         let beside = choices.iter().zip(&all).filter(|(other, _)| other.at[0] == choice.at[0]);
         let is_best = is_best(&judged.totals, beside.map(|(_, totals)| totals));
@@ -399,6 +429,7 @@ pub(crate) fn sweep(
     });
     let points: Vec<Point> = points.collect();
     Ok(Sweep {
+        now,
         costs: Costs::BENCH.name,
         open_loop: OPEN_LOOP,
         notes: idle(&choices, &all, start.model),
@@ -436,9 +467,26 @@ fn idle(choices: &[Choice<'_>], totals: &[Totals], recorded: Model) -> Vec<Strin
             let others = all().filter(|(other, _)| is_alike(one, other));
             others.map(|(_, of_other)| of_other != of_one).collect::<Vec<_>>()
         };
-        let told: Vec<Vec<bool>> = all().map(pairs).collect();
-        if told.iter().any(|of| of.len() > 1) && !told.iter().flatten().any(|differs| *differs) {
-            add(format!("{key}: no figure depends on it with this load and these values"));
+        // Of each set of rules, whether other values made a difference; nothing where there were none.
+        let mut acts = BTreeMap::<usize, (Model, bool)>::new();
+        for (of, told) in all().map(|of| (of.0, pairs(of))).filter(|(_, told)| told.len() > 1) {
+            let model = of.model.unwrap_or(recorded);
+            let (_, acted) = acts.entry(of.at[1]).or_insert((model, false));
+            *acted |= told.contains(&true);
+        }
+        let idle = acts.values().filter(|(_, acted)| !acted);
+        let is_known = |model: &Model| tunable.idle_under(model).is_some();
+        match idle.clone().count() == acts.len() {
+            true if acts.is_empty() => {}
+            true if idle.clone().all(|(model, _)| !is_known(model)) => {
+                add(format!("{key}: no figure depends on it with this load and these values"));
+            }
+            _ => idle.filter(|(model, _)| !is_known(model)).for_each(|(model, _)| {
+                add(format!(
+                    "{key}: under the rules {} no figure depends on it with this load and these values",
+                    model.name
+                ));
+            }),
         }
     }
     notes
@@ -489,6 +537,18 @@ mod tests {
         assert_eq!(twice.unwrap_err().to_string(), "nearpage is there twice, expected each once");
         let many = many.under(vec![Model::LINUX_6_12, Model::NEARPAGE]);
         assert_eq!(many, Err(CombinationError::TooMany { count: 8192 }));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_run_once() {
+        let settings = of(&["pcp.batch_scale_max=0,5"]).unwrap();
+        let mut all = settings.all();
+        assert_eq!(settings.add_now(&mut all, Model::LINUX_6_12), [2]);
+        assert!(all.len() == 3 && all[2].settings.is_empty());
+        let rules = of(&[]).unwrap().under(vec![Model::NEARPAGE, Model::LINUX_6_12]).unwrap();
+        let mut all = rules.all();
+        assert_eq!(rules.add_now(&mut all, Model::LINUX_6_12), [1]);
+        assert_eq!(all.len(), 2);
     }
 
     #[test]

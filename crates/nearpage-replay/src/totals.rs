@@ -24,6 +24,8 @@ pub struct Totals {
     pub drains: u64,
     /// Pages of those.
     pub drain_pages: u64,
+    /// Pages of the longest of all these trips.
+    pub longest_run_pages: u64,
     /// Pages handed out, by the id of the node that gave them.
     pub pages_by_node: BTreeMap<u32, u64>,
     /// Pages from another zone than the preferred one, by the name of the reason; empty for a kernel.

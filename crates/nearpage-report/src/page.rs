@@ -162,7 +162,7 @@ const PLOTS: &str = include_str!("script/uPlot.iife.min.js");
 const PLOTS_STYLE: &str = include_str!("script/uPlot.min.css");
 /// The two scripts, by their hashes.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src \
-     'sha256-GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=' 'sha256-HZoEhaNE+A2HEFzXdu2JpN4eXbC8FBDSK/QTZ3Zxdjo='";
+     'sha256-GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=' 'sha256-HAsLySNgClfZF+XMz1gXaqFYi6QrP6Ulv4ofOAW77xs='";
 
 #[cfg(test)]
 mod tests {

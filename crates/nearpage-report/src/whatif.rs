@@ -117,12 +117,13 @@ const fn figure(key: &'static str, name: &'static str, unit: &'static str) -> Fi
 const HOLDS: &str = "lock_acquisitions";
 const LONGEST: &str = "most_pages_per_hold";
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 8] = [
     figure(HOLDS, "zone-lock holds", ""),
     figure(LONGEST, "pages in the longest hold", ""),
     figure("kept_pages_mean", "pages kept, mean over time", ""),
     figure("refills", "refills", ""),
     figure("drains", "drains", ""),
+    figure("drain_pages", "pages given back", ""),
     figure("cached_bytes", "in pagesets at the end, bytes", "bytes"),
     figure("model_ms", "model time, ms", ""),
 ];
@@ -131,6 +132,8 @@ const FIGURES: [Figure; 7] = [
 #[derive(Serialize)]
 struct SweepData<'a> {
     points: &'a [Point],
+    /// What is now on each machine.
+    now: &'a [Point],
     figures: [Figure; FIGURES.len()],
 }
 
@@ -138,13 +141,13 @@ struct SweepData<'a> {
 fn swept(sweep: &Sweep) -> Markup {
     let points = &sweep.points;
     html! {
-        section.sweep { (data("sweep", &SweepData { points, figures: FIGURES })) }
+        section.sweep { (data("sweep", &SweepData { points, now: &sweep.now, figures: FIGURES })) }
         div.plots { (scatter(&drawn(points), Some([HOLDS, LONGEST]))) }
         h2 { "All " (points.len()) " combinations" }
         p.faint {
             "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. Model time by " (sweep.costs) "."
         }
-        (table_of(points))
+        (table_of(&sweep.now, points))
         @for note in &sweep.notes { p { (note) } }
     }
 }
@@ -189,12 +192,13 @@ fn has_machines(points: &[Point]) -> bool {
     points.iter().any(|point| point.machine != points[0].machine)
 }
 
-fn table_of(points: &[Point]) -> Markup {
+fn table_of(now: &[Point], points: &[Point]) -> Markup {
     let has_machines = has_machines(points);
     let machine = has_machines.then_some("machine");
     let names = [""].into_iter().chain(machine).chain(["rules", "settings"]);
     let columns: Vec<&str> = names.chain(FIGURES.map(|figure| figure.name)).collect();
-    let rows = points.iter().map(|point| {
+    // What is now stands last: a row has the place of its point.
+    let rows = points.iter().chain(now).enumerate().map(|(at, point)| {
         let text = |text: &str| Cell::from(text);
         let machine = point.machine.as_deref().unwrap_or("recorded");
         let value = serde_json::to_value(point).unwrap_or_default();
@@ -203,7 +207,12 @@ fn table_of(points: &[Point]) -> Markup {
             _ => Cell::number("unknown"),
         };
         let own = [text(point.rules), text(&point.settings.join(" "))];
-        [text(if point.is_best { "*" } else { "" })]
+        let mark = match point.is_best {
+            _ if at >= points.len() => "now",
+            true => "*",
+            false => "",
+        };
+        [text(mark)]
             .into_iter()
             .chain(has_machines.then(|| text(machine)))
             .chain(own)
@@ -251,7 +260,10 @@ mod tests {
         for key in keys {
             assert!(!json["points"][0][key.as_str().unwrap()].is_null(), "{key}");
         }
-        assert_eq!(page.matches("<tr data-point=").count(), 2);
+        assert_eq!(page.matches("<tr data-point=").count(), 3);
+        assert_eq!(page.matches("<td>now</td>").count(), 1);
+        let now = serde_json::to_string(&sweep.now).unwrap();
+        assert!(text.contains(&format!("\"now\":{now}")), "{text}");
     }
 
     #[test]

@@ -142,6 +142,8 @@ pub struct TraceCounts {
     pub events: u64,
     /// Lines that are no event, without those that begin with #.
     pub other_lines: u64,
+    /// Those of them that name an event of pages, and cannot be read as one.
+    pub unread_events: u64,
     /// Lines that say that events were lost.
     pub lost_lines: u64,
     /// Events lost, as far as those lines tell.
@@ -158,6 +160,19 @@ pub struct TraceCounts {
     pub kernel: Option<String>,
     /// Which of the events of pages were recorded, if a heading tells that not all were.
     pub sampling: Option<Sampling>,
+    /// Whether perf script printed it, which tells losses only with `--show-lost-events`.
+    pub may_hide_losses: bool,
+}
+
+impl TraceCounts {
+    /// Events lost; `None` if the trace does not tell how many.
+    pub fn lost(&self) -> Option<u64> {
+        let is_told = match self.lost_lines {
+            0 => !self.may_hide_losses,
+            _ => self.lost_events > 0,
+        };
+        is_told.then_some(self.lost_events)
+    }
 }
 
 /// Which events were recorded: perf takes a part of them if it is told to (`-F`, `-c`).

@@ -34,6 +34,8 @@ pub(super) struct Head<'a> {
     pub(super) time_ns: u64,
     /// Without the group that perf puts before it.
     pub(super) name: &'a [u8],
+    /// Whether such a group was there: then perf script printed it.
+    pub(super) has_group: bool,
     pub(super) fields: &'a [u8],
 }
 
@@ -106,7 +108,7 @@ fn graph(line: &[u8]) -> Option<Head<'_>> {
     let (name, fields) = word(text);
     let (name, fields) = (name.strip_suffix(b":")?, fields.trim_ascii());
     let cpu = CpuId(u32::try_from(cpu).ok()?);
-    Some(Head { comm, pid, cpu, time_ns, name, fields })
+    Some(Head { comm, pid, cpu, time_ns, name, has_group: false, fields })
 }
 
 /// A line of ftrace's option latency-format. Its times are microseconds since the trace began.
@@ -128,7 +130,8 @@ fn latency(line: &[u8]) -> Option<Head<'_>> {
     let is_head = nothing.is_empty() && !flags.is_empty() && time <= SECONDS_MOST * 1_000_000;
     let (name, fields) = (name.strip_suffix(b":")?, fields.trim_ascii());
     let cpu = CpuId(u32::try_from(cpu).ok()?);
-    is_head.then_some(Head { comm, pid, cpu, time_ns: time.checked_mul(1000)?, name, fields })
+    let time_ns = time.checked_mul(1000)?;
+    is_head.then_some(Head { comm, pid, cpu, time_ns, name, has_group: false, fields })
 }
 
 /// Why a line of an event cannot be read, if it looks like one: what it lacks, and what would give it.
@@ -208,9 +211,11 @@ fn parse_at(line: &[u8], bracket: usize) -> Option<Head<'_>> {
         (name, fields) = self::word(fields.trim_ascii_start());
     }
     let name = name.strip_suffix(b":")?;
-    let name = memchr::memrchr(b':', name).map_or(name, |group| &name[group + 1..]);
+    let group = memchr::memrchr(b':', name);
+    let name = group.map_or(name, |group| &name[group + 1..]);
     let cpu = CpuId(u32::try_from(cpu).ok()?);
-    (!name.is_empty()).then(|| Head { comm, pid, cpu, time_ns, name, fields: fields.trim_ascii() })
+    let (has_group, fields) = (group.is_some(), fields.trim_ascii());
+    (!name.is_empty()).then_some(Head { comm, pid, cpu, time_ns, name, has_group, fields })
 }
 
 /// The name and number of the task before its CPU.

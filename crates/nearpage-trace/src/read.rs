@@ -206,6 +206,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
         let begins = |mark: &[u8]| mark.trim_ascii().starts_with(CGROUP_MARK.as_bytes());
         let is_own = matches!(event, Event::Marker(mark) if begins(mark));
         counts.events += u64::from(!is_own);
+        counts.may_hide_losses |= head.has_group;
         counts.unsorted += u64::from(head.time_ns < self.last_time_ns);
         self.last_time_ns = self.last_time_ns.max(head.time_ns);
         match event {
@@ -243,6 +244,8 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
             self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
+            let names = |name: &[u8]| memchr::memmem::find(line, name).is_some();
+            self.counts.unread_events += u64::from(names(b": mm_page_") || names(b":mm_page_"));
             (self.frame)(head::unquoted(line));
         }
         Ok(())
@@ -321,6 +324,7 @@ mod tests {
             bytes: TEXT.len() as u64,
             events: 5,
             other_lines: 1,
+            unread_events: 0,
             lost_lines: 2,
             lost_events: 12,
             failed_allocs: 1,
@@ -329,10 +333,38 @@ mod tests {
             unknown_gfp_names: unknown,
             kernel: None,
             sampling: None,
+            may_hide_losses: false,
         };
         assert_eq!(counts, expected);
         assert_eq!(offsets[0] as usize, TEXT.find(" sh-7").unwrap());
         assert_eq!(offsets[1] as usize, TEXT.find("my task").unwrap());
+        assert_eq!(counts.lost(), Some(12));
+    }
+
+    #[test]
+    fn events_that_cannot_be_read_are_counted() {
+        let event = "sh-7 [001] 1.000001: mm_page_free: page=1 pfn=0x10 order=0\n";
+        let text = format!(
+            "{event}{}=> free_unref_page\n",
+            event.replace("[001]", "[4000000]").replace(" 1.0", " 99999999999999999999.0")
+        );
+        let counts = read(text.as_bytes()).0.unwrap();
+        assert_eq!((counts.events, counts.other_lines, counts.unread_events), (1, 2, 1));
+    }
+
+    /// What perf script prints has no line of a loss, unless it was asked for them.
+    #[test]
+    fn losses_that_nobody_told_are_unknown() {
+        let event = "sh 7 [001] 1.000001: kmem:mm_page_free: page=1 pfn=0x10 order=0\n";
+        assert_eq!(read(event.as_bytes()).0.unwrap().lost(), None);
+        let with_loss = format!("{event}sh 7 [001] 1.000002: PERF_RECORD_LOST lost 9\n");
+        assert_eq!(read(with_loss.as_bytes()).0.unwrap().lost(), Some(9));
+        let without_group = event.replace("kmem:", "");
+        assert_eq!(read(without_group.as_bytes()).0.unwrap().lost(), Some(0));
+        assert_eq!(
+            read(format!("{without_group}CPU:1 [EVENTS DROPPED]\n").as_bytes()).0.unwrap().lost(),
+            None
+        );
     }
 
     #[test]

@@ -138,6 +138,15 @@ impl Group {
         *self.holds.get_or_insert(0) += charge.holds;
         *self.far_pages.get_or_insert(0) += charge.far_pages;
     }
+
+    /// Adds the pages of a refill or a drain.
+    fn flow(&mut self, did: Did) {
+        match did {
+            Did::Refill(pages) => *self.refill_pages.get_or_insert(0) += pages,
+            Did::Drain(pages) => *self.drain_pages.get_or_insert(0) += pages,
+            Did::Alloc(_) | Did::Free => {}
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -190,8 +199,10 @@ pub struct Summary {
     pub schema: u32,
     /// Events of any kind.
     pub events: u64,
-    /// Events lost, as far as the trace tells.
-    pub lost_events: u64,
+    /// Events lost; `None` if the trace does not tell how many.
+    pub lost_events: Option<u64>,
+    /// Lines that name an event of pages, and cannot be read as one.
+    pub unread_events: u64,
     /// Which events of pages were recorded, in words; `None` if all were, as far as the trace tells.
     pub sampling: Option<String>,
     /// Seconds from the first event to the last.
@@ -241,15 +252,31 @@ struct Block {
     migratetype: u8,
 }
 
+/// What a call chain is of.
+#[derive(Clone, Copy, Debug)]
+enum Did {
+    Alloc(Block),
+    Free,
+    /// Pages that a pageset took.
+    Refill(u64),
+    /// Pages that a pageset gave back.
+    Drain(u64),
+}
+
 /// An event whose call chain may follow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// What it asked for; `None` for a free.
-    block: Option<Block>,
+    did: Did,
     charge: Option<Charge>,
     /// Calls of its chain so far, and those of them without a name.
     calls: u32,
     unnamed: u32,
+}
+
+impl Pending {
+    fn of(did: Did) -> Pending {
+        Pending { did, charge: None, calls: 0, unnamed: 0 }
+    }
 }
 
 /// A summary that is being made.
@@ -329,16 +356,10 @@ impl Summarizer {
             }
             Event::Free { pfn, order } => self.free(event, pfn, order),
             Event::ZoneLocked { order, percpu_refill: true, .. } => {
-                self.with_flow += 1;
-                if let Some(group) = self.doer(event) {
-                    *self.groups[group].refill_pages.get_or_insert(0) += order.pages().0;
-                }
+                self.flow(event, Did::Refill(order.pages().0));
             }
             Event::PcpuDrain { order, .. } => {
-                self.with_flow += 1;
-                if let Some(group) = self.doer(event) {
-                    *self.groups[group].drain_pages.get_or_insert(0) += order.pages().0;
-                }
+                self.flow(event, Did::Drain(order.pages().0));
             }
             Event::Marker(text) if self.by == By::Cgroup => {
                 if let Some((pid, path)) = cgroup_of(text) {
@@ -373,7 +394,7 @@ impl Summarizer {
             pending.unnamed += 1;
             return;
         };
-        let is_named_here = call.name.is_none() && pending.block.is_some();
+        let is_named_here = call.name.is_none() && matches!(pending.did, Did::Alloc(_));
         let is_first = pending.calls == 0;
         pending.calls += 1;
         if !is_of_allocator(function) {
@@ -406,7 +427,7 @@ impl Summarizer {
             self.requests.alloc_only += 1;
             self.requests.alloc_only_pages += live.order.pages().0;
         }
-        let tells_flow = self.with_flow > 0 && matches!(self.by, By::Task | By::Cgroup);
+        let tells_flow = self.with_flow > 0 && matches!(self.by, By::Site | By::Task | By::Cgroup);
         for group in &mut self.groups {
             if tells_flow {
                 group.refill_pages.get_or_insert(0);
@@ -428,7 +449,8 @@ impl Summarizer {
         Summary {
             schema: 1,
             events: counts.events,
-            lost_events: counts.lost_events,
+            lost_events: counts.lost(),
+            unread_events: counts.unread_events,
             sampling: counts.sampling.map(|sampling| sampling.to_string()),
             seconds: self.last_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9,
             requests: self.requests,
@@ -462,8 +484,7 @@ impl Summarizer {
         }
         let name = match self.by {
             By::Site => {
-                let pending = Pending { block: Some(block), ..Pending::default() };
-                self.pending.insert(event.cpu.0, pending);
+                self.pending.insert(event.cpu.0, Pending::of(Did::Alloc(block)));
                 self.place(NO_STACK.as_bytes(), block, event.time_ns);
                 return;
             }
@@ -513,11 +534,11 @@ impl Summarizer {
 
     /// Says whose the last event of a CPU is; `None` if it has no call chain.
     fn settle(&mut self, cpu: u32, site: Option<&[u8]>) {
-        let Some(Pending { block, charge, calls, unnamed }) = self.pending.remove(&cpu) else {
+        let Some(Pending { did, charge, calls, unnamed }) = self.pending.remove(&cpu) else {
             return;
         };
         let is_unnamed = site.is_none() && unnamed > 0;
-        if block.is_some() {
+        if matches!(did, Did::Alloc(_)) {
             self.with_stack += u64::from(calls > 0);
             self.unnamed_stacks += u64::from(is_unnamed);
         }
@@ -526,13 +547,25 @@ impl Summarizer {
         if let Some(charge) = charge {
             self.groups[group].add(charge);
         }
-        let Some(block) = block else {
-            self.groups[group].frees += 1;
-            return;
-        };
-        self.count(group, block);
-        if let Some(live) = block.pfn.and_then(|pfn| self.live.get_mut(&pfn)) {
-            live.group = group;
+        match did {
+            Did::Free => self.groups[group].frees += 1,
+            Did::Refill(_) | Did::Drain(_) => self.groups[group].flow(did),
+            Did::Alloc(block) => {
+                self.count(group, block);
+                if let Some(live) = block.pfn.and_then(|pfn| self.live.get_mut(&pfn)) {
+                    live.group = group;
+                }
+            }
+        }
+    }
+
+    /// A pageset was refilled or drained.
+    fn flow(&mut self, event: &TraceEvent<'_>, did: Did) {
+        self.with_flow += 1;
+        if self.by == By::Site {
+            self.pending.insert(event.cpu.0, Pending::of(did));
+        } else if let Some(group) = self.doer(event) {
+            self.groups[group].flow(did);
         }
     }
 
@@ -542,7 +575,7 @@ impl Summarizer {
         let live = self.live.remove(&pfn);
         match self.by {
             By::Site => {
-                self.pending.insert(event.cpu.0, Pending::default());
+                self.pending.insert(event.cpu.0, Pending::of(Did::Free));
             }
             By::Task | By::Cgroup => self.last = self.doer(event),
             // Whoever frees has no order, type or flags: what it frees has.
@@ -689,7 +722,7 @@ fn is_of_allocator(function: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(function) else { return false };
     let name = name.split('.').next().unwrap_or(name);
     let name = name.strip_suffix("_noprof").unwrap_or(name);
-    const OWN: [&str; 36] = [
+    const OWN: [&str; 48] = [
         "__alloc_pages",
         "__alloc_pages_nodemask",
         "__alloc_pages_slowpath",
@@ -726,6 +759,18 @@ fn is_of_allocator(function: &[u8]) -> bool {
         "folios_put_refs",
         "release_pages",
         "free_unref_page_prepare",
+        "rmqueue_bulk",
+        "rmqueue_buddy",
+        "rmqueue_pcplist",
+        "__rmqueue",
+        "__rmqueue_pcplist",
+        "free_pcppages_bulk",
+        "free_unref_page_commit",
+        "free_frozen_page_commit",
+        "decay_pcp_high",
+        "drain_zone_pages",
+        "drain_pages_zone",
+        "drain_pages",
     ];
     OWN.contains(&name)
         || ["trace_event_", "perf_trace_", "__traceiter_", "__do_trace_", "perf_tp_", "ftrace_"]
@@ -796,6 +841,29 @@ cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratety
         assert_eq!(perf.with_stack, 2);
         let ftrace = summary(By::Site, FTRACE);
         assert_eq!(names(&ftrace), [of(NO_STACK, 1, 4, 1), of("pte_alloc_one", 1, 1, 1)]);
+    }
+
+    /// Who asks behind the pagesets is behind their refills and drains, too.
+    #[test]
+    fn refills_and_drains_have_sites() {
+        let text = "\
+cc1  71 [001]  10.000001: kmem:mm_page_alloc_zone_locked: page=0x1 pfn=0x100 order=1 migratetype=1 cpu=1 percpu_refill=1
+\tffffffff8127a0a1 __rmqueue_pcplist+0x1a1 ([kernel.kallsyms])
+\tffffffff8127b0a1 pte_alloc_one+0x11 ([kernel.kallsyms])
+
+ld  72 [000]  10.000002: kmem:mm_page_pcpu_drain: page=0x9 pfn=0x900 order=2 migratetype=1
+\tffffffff8127b0a1 free_pcppages_bulk+0x11 ([kernel.kallsyms])
+\tffffffff8127b0a1 free_frozen_page_commit+0x11 ([kernel.kallsyms])
+\tffffffff8127c0a1 tlb_remove_table_rcu+0x11 ([kernel.kallsyms])
+";
+        let of = summary(By::Site, text);
+        let flow: Vec<_> =
+            of.groups.iter().map(|of| (&*of.name, of.refill_pages, of.drain_pages)).collect();
+        assert_eq!(of.with_flow, 2);
+        assert_eq!(
+            flow,
+            [("pte_alloc_one", Some(2), Some(0)), ("tlb_remove_table_rcu", Some(0), Some(4))]
+        );
     }
 
     /// A `perf.data` has addresses: names come from elsewhere, and may be those of another boot.

@@ -42,6 +42,35 @@ pub fn packed(bundle: &[u8]) -> Result<Vec<u8>, RecordError> {
     output.map_err(|error: io::Error| RecordError::File { path: PACKER.into(), error })
 }
 
+/// Checks that a bundle has all events, and packs nothing.
+///
+/// # Errors
+///
+/// It lacks some, or is damaged.
+pub fn check(bundle: &[u8]) -> Result<(), RecordError> {
+    let lost = || -> io::Result<u64> {
+        for entry in tar::Archive::new(unpacked(bundle)?).entries()? {
+            let mut entry = entry?;
+            if entry.path()?.ends_with("meta.json") {
+                let mut content = Vec::new();
+                entry.read_to_end(&mut content)?;
+                return lost_of(&content);
+            }
+        }
+        Err(io::Error::other("no meta.json"))
+    };
+    match lost() {
+        Ok(0) => Ok(()),
+        Ok(lost) => Err(RecordError::LostEvents(lost)),
+        Err(_) => Err(RecordError::Incomplete("a whole bundle".into())),
+    }
+}
+
+fn lost_of(meta: &[u8]) -> io::Result<u64> {
+    let lost = serde_json::from_slice::<Value>(meta)?["lost_events"].as_u64();
+    lost.ok_or_else(|| io::Error::other("does not tell how many events were lost"))
+}
+
 /// The archive, and all that it has, unpacked; and how many events were lost.
 fn plain(bundle: &[u8]) -> io::Result<(Vec<u8>, u64)> {
     let mut archive = tar::Archive::new(unpacked(bundle)?);
@@ -57,12 +86,12 @@ fn plain(bundle: &[u8]) -> io::Result<(Vec<u8>, u64)> {
             None => _ = entry.read_to_end(&mut content)?,
         }
         if path.ends_with("/meta.json") {
-            lost = serde_json::from_slice::<Value>(&content)?["lost_events"].as_u64();
+            lost = Some(lost_of(&content)?);
         }
         header.set_size(content.len() as u64);
         plain.append_data(&mut header, path.strip_suffix(SUFFIX).unwrap_or(&path), &*content)?;
     }
-    let lost = lost.ok_or_else(|| io::Error::other("does not tell how many events were lost"))?;
+    let lost = lost.ok_or_else(|| io::Error::other("no meta.json"))?;
     Ok((plain.into_inner()?, lost))
 }
 
@@ -102,6 +131,7 @@ mod tests {
         }
         let expected = [("b/meta.json", r#"{"lost_events": 0}"#), ("b/trace.txt", "trace")];
         assert_eq!(files, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        assert!(check(&bundle(r#"{"lost_events": 0}"#)).is_ok() && check(b"damage").is_err());
         assert!(super::plain(b"damage").is_err() && super::plain(&bundle("{}")).is_err());
         let error = packed(&bundle(r#"{"lost_events": 7}"#)).unwrap_err().to_string();
         assert!(error.starts_with("the kernel lost 7 events"), "{error}");

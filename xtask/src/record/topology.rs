@@ -154,8 +154,9 @@ fn is_of_smp(c: char) -> bool {
 
 /// Whether a setting can stand in a script as it is.
 fn is_plain(key: &str, value: &str) -> bool {
-    let is_key = key.strip_prefix("vm.").is_some_and(|key| key.chars().all(is_of_name));
-    is_key && value.chars().all(|c| c.is_ascii_digit() || c == ' ')
+    let name = key.strip_prefix("vm.").or_else(|| key.strip_prefix("kernel."));
+    name.is_some_and(|name| name.chars().all(is_of_name))
+        && value.chars().all(|c| c.is_ascii_digit() || c == ' ')
 }
 
 #[cfg(test)]

@@ -121,13 +121,15 @@ JSON of a bundle or a trace (--json):
                        has sizes[] and fallback[] too: what the machine alone moves, where more is changed,
                        idle_settings (that they do nothing under other rules, or null)
   fidelity_percent     the score of the model on the recorded machine; fidelity_worst: its worst row
-  starts               starts that were drawn; level_percent: how likely one more comes to a ratio within its range
+  starts               starts that were drawn; level_percent: how likely one more comes to a ratio within its range; no_range: why
+                       none was drawn, or null
   leaves_out[]         what the model leaves out
   waits                null, or with --waits: title, now, then[] and leaves_out[] as of a load by name
 JSON of a sweep: as of nearpage replay sweep: points[] with machine, rules, settings[], lock_acquisitions, most_pages_per_hold,
-kept_pages_mean, bound and bound_ratio: (lock_acquisitions + 32) / (bound + 32), least_holds, pareto (whether it is on the front);
-notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with machine, costs, seeds[], notes[] and counts by the name of
-the combination: zone_lock_percent, worst_wait_us, holds, worst_hold_us, work_per_second, worst_hold_pages, cached_bytes, on_front.
+kept_pages_mean, refill_pages, drain_pages, bound and bound_ratio: (lock_acquisitions + 32) / (bound + 32), least_holds, pareto (whether it is on the front);
+now[]: the same of the recorded kernel's rules without a setting, for each machine; notes[]. Of a load by name, as of nearpage lab sweep: machines[], each with machine, costs, seeds[], notes[] and counts by the name of
+the combination: zone_lock_percent, worst_wait_us, holds, worst_hold_us, work_per_second, worst_hold_pages, cached_bytes, on_front; now[]: counts of the
+first rules without a setting, for each machine.
 JSON of a load by name:
   schema               1
   load, title          what runs on which machine
@@ -340,7 +342,8 @@ impl WhatIfArgs {
         study: &Study,
     ) -> Result<load::Waits, CommandError> {
         let rules = if study.rules.is_empty() { vec![now] } else { study.rules.clone() };
-        load::waits(done, cpus, machine, now, &rules, &study.wish.tunables)
+        let settings = self.change.join(" ");
+        load::waits(done, cpus, machine, now, &rules, (&study.wish.tunables, &settings))
     }
 
     /// The answer about a recorded load, with waits beside it.
@@ -353,7 +356,7 @@ impl WhatIfArgs {
         let mut sections = text::of_study(answer);
         if let Some(waits) = waits {
             text::drop_no_waits(&mut sections);
-            text::add_waits(&mut sections, waits.section());
+            text::add_waits(&mut sections, waits);
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
         self.output(page, &sections, with_time, &WithWaits { answer, waits })

@@ -335,6 +335,7 @@ fn addresses_are_named_by_symbols() {
     );
     let (_, printed, _) = with(&right);
     assert!(printed.contains("\npte_alloc_one ") && !printed.contains("call chains"), "{printed}");
+    assert!(printed.contains(" lost ones unknown (perf script "), "{printed}");
     let (_, printed, _) = with(&other);
     assert!(printed.contains("1 of 1 call chains do not begin in the allocator"), "{printed}");
     let (code, _, message) = with(&hidden);

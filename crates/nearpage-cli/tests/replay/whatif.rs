@@ -173,8 +173,8 @@ fn a_card_fits_into_a_mail_and_a_page_has_the_same() {
         "machine: ",
         "rules: linux-6.12 -> nearpage",
         "CPUs: 0->",
-        "zone_lock_percent",
-        "worst_wait_us",
+        "waiting for zone locks, % of time",
+        "longest wait, us",
     ] {
         assert!(waits.contains(told), "{told}: {waits}");
     }
@@ -200,6 +200,10 @@ fn a_whatif_without_a_change_is_refused() {
         (
             &["whatif", "fill", "--machine", "--numa 1G,cpus=0-1", "--change", "pcp.batch=1"],
             "sizes of pagesets follow",
+        ),
+        (
+            &["whatif", bundle, "--change", "vm.percpu_pagelist_high_fraction=4"],
+            "--change vm.percpu_pagelist_high_fraction=4: percpu_pagelist_high_fraction is 4; accepted: 0, or 8 and more",
         ),
         (
             &["whatif", bundle, "--over", "pcp.batch=0,5", "--change", "pcp.batch=3"],
@@ -243,6 +247,13 @@ fn a_load_by_name_has_its_waits_compared() {
     assert!(most(&document["then"][0]) < most(&document["now"]), "{document}");
     assert_eq!(document["now"]["rules"], "linux-6.18");
     assert_eq!(document["changes"][0]["key"], "pcp.batch_scale_max");
+    let text = stdout(&asked[..6]);
+    assert!(text.contains("linux-6.18 with pcp.batch_scale_max=0: of their time"), "{text}");
+    assert!(text.contains("; then: with pcp.batch_scale_max=0; "), "{text}");
+    // Nobody waits who gets nothing.
+    let starved = ["whatif", "faults", asked[2], machine, asked[4], "vm.min_free_kbytes=9999999"];
+    let starved = stdout(&starved);
+    assert!(starved.contains("requests are refused: who has no page"), "{starved}");
 }
 
 /// Rules are a change too; who draws says by which seeds, and what they come to.
@@ -289,6 +300,7 @@ fn a_sweep_of_a_load_has_its_answer_on_a_card() {
         "seed 1 alone",
         "of them different",
         "has no effect under the rules nearpage",
+        "linux-6.12: zone lock % ",
         "zone lock %  worst wait, us     holds  on the front",
     ] {
         assert!(card.contains(told), "{told}: {card}");
@@ -299,6 +311,8 @@ fn a_sweep_of_a_load_has_its_answer_on_a_card() {
     assert_eq!((&of_machine["machine"], &of_machine["seeds"][0]), (&machine.into(), &1.into()));
     let hold = "model=linux-6.12, pcp.batch_scale_max=0: worst_hold_us";
     assert!(of_machine["counts"][hold].as_f64().unwrap() > 0.0, "{document}");
+    let holds = "model=linux-6.12, pcp.batch_scale_max=5: holds";
+    assert_eq!(document["now"][0]["holds"], of_machine["counts"][holds]);
 }
 
 /// Waits stand beside the answer, at the rate that was recorded: more CPUs wait longer, and a card has them too.
@@ -439,7 +453,7 @@ fn traces_that_cannot_be_played_say_what_they_lack() {
     let others = "  cc-7 [000] ..... 1.000001: sched_switch: a=b\n".repeat(3);
     for (text, arguments, expected) in [
         (trace(&[0], 2, ""), &[][..], "expected --machine MACHINE"),
-        (others, &machine, "none of its 3 events is of the page allocator (3 of sched_switch)"),
+        (others, &machine, "none of its 3 events allocates or frees a page (3 of sched_switch)"),
         ("no trace\n".into(), &machine, "ends without an event"),
     ] {
         std::fs::write(path, text).unwrap();
@@ -492,6 +506,33 @@ fn a_sweep_shows_its_front() {
     assert_eq!(one["then"][0]["totals"]["lock_acquisitions"], points[0]["lock_acquisitions"]);
 }
 
+/// One answer for each machine is as that machine's own: what is there beside what is now, and why it has no range.
+#[test]
+fn machines_with_one_change_have_an_answer_each() {
+    let bundle = shipped();
+    let machines = ["--numa 4G,cpus=0-7", "--numa 8G,cpus=0-3 --numa 8G,cpus=4-7"];
+    let asked = ["whatif", bundle.to_str().unwrap()];
+    let change = ["--change", "vm.percpu_pagelist_high_fraction=8"];
+    let both = ["--machine", machines[0], "--machine", machines[1], "--json"];
+    let both: Value =
+        serde_json::from_str(&stdout(&[&asked[..], &change, &both].concat())).unwrap();
+    let mut text = stdout(
+        &[&asked[..], &change, &["--machine", machines[0], "--machine", machines[1]]].concat(),
+    );
+    for (at, machine) in machines.iter().enumerate() {
+        let one = [&asked[..], &change, &["--machine", machine]].concat();
+        let alone = stdout(&one);
+        let said = alone.lines().find(|line| line.contains("holds of zone locks (")).unwrap();
+        assert!(text.contains(&format!("on {machine}: {}", said.trim())), "{said}: {text}");
+        assert!(alone.contains("No range: another machine starts with all memory free"), "{alone}");
+        let one: Value = serde_json::from_str(&stdout(&[&one[..], &["--json"]].concat())).unwrap();
+        assert_eq!(one["now"]["lock_acquisitions"], both["now"][at]["lock_acquisitions"]);
+        assert!(one["no_range"].is_string());
+    }
+    text.truncate(text.find("Combinations").unwrap());
+    assert!(text.contains("No range: ") && !text.contains("()"), "{text}");
+}
+
 #[test]
 fn machines_of_a_sweep_may_be_of_a_trace() {
     let machines = ["--numa 1G,cpus=0-1", "--numa 1G,cpus=0 --numa 1G,cpus=1"];
@@ -500,4 +541,12 @@ fn machines_of_a_sweep_may_be_of_a_trace() {
     let (text, document) = asked_of(&trace(&[0, 1], 300, ""), &arguments);
     assert_eq!(document["points"].as_array().unwrap().len(), 4);
     assert_eq!(text.matches("combinations are on the front").count(), 2, "{text}");
+    // What is now there stands beside each.
+    let now = document["now"].as_array().unwrap();
+    assert_eq!(now.iter().map(|now| &now["machine"]).collect::<Vec<_>>(), machines);
+    for now in now {
+        assert_eq!(now["settings"].as_array().map(Vec::len), Some(0));
+        let told = format!("(now {}; pcp.batch", now["lock_acquisitions"]);
+        assert!(text.contains(&told), "{told}: {text}");
+    }
 }

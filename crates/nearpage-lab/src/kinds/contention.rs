@@ -386,6 +386,7 @@ fn compare(
             ("pages_from_zone", counts.from_zone as f64),
             ("drains", counts.drains as f64),
             ("pages", outcome.pages as f64),
+            ("refused", outcome.refused as f64),
             ("cached_pages_most", outcome.cached_most as f64),
             ("pages_per_second", outcome.speed()),
             ("score", 100.0 * outcome.speed() / outcomes[0].speed()),

@@ -43,9 +43,10 @@ impl<'a> Source<'a> {
         let name = self.tree.display(path);
         match self.tree.read(path) {
             // A byte that is not UTF-8 is a syntax error where it stands, not an unreadable file.
-            Ok(content) => Ok(content.map(|bytes| TextFile {
-                name,
-                text: String::from_utf8_lossy(&bytes).into_owned(),
+            Ok(content) => Ok(content.map(|bytes| {
+                // Some programs that copy /sys end each file with a zero byte.
+                let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                TextFile { name, text: String::from_utf8_lossy(&bytes[..end]).into_owned() }
             })),
             Err(error) => Err(SysfsError::Unreadable { file: name, error }),
         }

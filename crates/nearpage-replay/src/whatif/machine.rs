@@ -28,7 +28,7 @@ pub(crate) fn start_of(input: &str, recorded: &Start, wish: &Wish) -> Result<Sta
     });
     let change = |settings: &mut Settings| kernel.clone().for_each(|change| change.apply(settings));
     let mut start = match &wish.machine {
-        Some(machine) => elsewhere(input, machine, model, change)?,
+        Some(machine) => elsewhere(&machine.source, machine, model, change)?,
         None => here(input, recorded, model, change)?,
     };
     for zone in &mut start.zones {

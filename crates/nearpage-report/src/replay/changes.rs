@@ -9,20 +9,27 @@ use nearpage_replay::{Change, Changes, OrderChange, OtherMachine, SizeChange};
 /// Zones, and nodes with their orders, that are shown; JSON has all.
 const SHOWN_MOST: usize = 8;
 
-/// A line for each thing that is changed, and for each that was asked for in vain.
+/// A line for each thing that is changed, for each that was asked for in vain, and for what follows from them.
 pub fn change_lines(changes: &Changes) -> Vec<String> {
+    let mut lines = asked_lines(changes);
+    lines.extend(moved_lines(changes));
+    lines
+}
+
+/// A line for each thing that is changed, and for each that was asked for in vain.
+pub fn asked_lines(changes: &Changes) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(machine) = &changes.machine {
-        lines.push(format!("machine: {}", machine_text(machine)));
+    for setting in &changes.settings {
+        lines.push(format!("{}: {} -> {}", setting.key, setting.before, setting.after));
+        lines.extend(setting.no_effect.clone());
     }
     let Change { before, after, .. } = changes.rules;
     lines.push(match before == after {
         true => format!("rules: {after}, unchanged"),
         false => format!("rules: {before} -> {after}"),
     });
-    for setting in &changes.settings {
-        lines.push(format!("{}: {} -> {}", setting.key, setting.before, setting.after));
-        lines.extend(setting.no_effect.clone());
+    if let Some(machine) = &changes.machine {
+        lines.push(format!("machine: {}", machine_text(machine)));
     }
     if let Some(cpus) = &changes.cpus {
         lines.push(format!("CPUs: {cpus}"));
@@ -30,16 +37,22 @@ pub fn change_lines(changes: &Changes) -> Vec<String> {
     if changes.repeat > 1 {
         lines.push(format!("copies of the trace at once: {}", changes.repeat));
     }
-    if let Some(machine) = &changes.machine {
-        let by_machine = |line: String| format!("by the machine: {line}");
-        lines.extend(moved(&machine.sizes, &machine.fallback).into_iter().map(by_machine));
-    }
-    lines.extend(moved(&changes.sizes, &changes.fallback));
     lines
 }
 
-/// Lines for zones with sizes that moved, and for nodes with other fallback orders.
-fn moved(zones: &[SizeChange], nodes: &[OrderChange]) -> Vec<String> {
+/// What follows: sizes and fallback orders that move, those that the machine alone moves last.
+pub fn moved_lines(changes: &Changes) -> Vec<String> {
+    let Change { before, after, .. } = changes.rules;
+    let under = if before == after { String::new() } else { format!("under {after}: ") };
+    let mut lines = moved(&changes.sizes, &changes.fallback, &under);
+    if let Some(machine) = &changes.machine {
+        lines.extend(moved(&machine.sizes, &machine.fallback, "by the machine: "));
+    }
+    lines
+}
+
+/// Lines for zones with sizes that moved, and for nodes with other fallback orders, each after its cause.
+fn moved(zones: &[SizeChange], nodes: &[OrderChange], cause: &str) -> Vec<String> {
     let orders = nodes.iter().map(|order| {
         let text = |nodes: &Option<Vec<u32>>| {
             let ids = |nodes: &Vec<u32>| nodes.iter().map(u32::to_string).collect::<Vec<_>>();
@@ -54,7 +67,7 @@ fn moved(zones: &[SizeChange], nodes: &[OrderChange]) -> Vec<String> {
     });
     let mut lines = few(sizes(zones), "zones with other sizes");
     lines.extend(few(orders.collect(), "nodes with another fallback order"));
-    lines
+    lines.into_iter().map(|line| format!("{cause}{line}")).collect()
 }
 
 fn machine_text(machine: &OtherMachine) -> String {
@@ -70,7 +83,7 @@ fn machine_text(machine: &OtherMachine) -> String {
     )
 }
 
-/// A line for each zone with sizes that moved.
+/// A line for each zone with sizes that moved, those with the largest first.
 fn sizes(sizes: &[SizeChange]) -> Vec<String> {
     let number = |pages: Option<u64>| pages.map_or("none".into(), |pages| pages.to_string());
     let text = |size: &SizeChange| {
@@ -80,7 +93,11 @@ fn sizes(sizes: &[SizeChange]) -> Vec<String> {
         let all: Vec<String> = zone.iter().map(text).collect();
         format!("{}, pages: {}", zone[0].place, all.join(", "))
     };
-    sizes.chunk_by(|one, other| one.place == other.place).map(of_zone).collect()
+    let largest = |zone: &&[SizeChange]| zone.iter().map(|size| size.before.max(size.after)).max();
+    let mut zones: Vec<&[SizeChange]> =
+        sizes.chunk_by(|one, other| one.place == other.place).collect();
+    zones.sort_by_key(|zone| std::cmp::Reverse(largest(zone)));
+    zones.into_iter().map(of_zone).collect()
 }
 
 /// The first of many lines.

@@ -131,7 +131,7 @@
     ...point.settings.map(text => { const at = text.indexOf("="); return [text.slice(0, at), text.slice(at + 1)]; }),
   ]);
   all(".sweep").forEach(sweep => {
-    const { points, figures } = data(sweep, "sweep");
+    const { points, now, figures } = data(sweep, "sweep");
     const places = points.map(keyed);
     const dimensions = [...places[0].keys()].map(key => ({ key, values: distinct(places.map(of => of.get(key))) }))
       .filter(of => of.values.length > 1);
@@ -145,8 +145,9 @@
         input.setAttribute("aria-valuetext", output.value);
       });
       if (at < 0) return;
+      const before = now.find(of => of.machine === points[at].machine) ?? points[0];
       shown.replaceChildren(...figures.map(({ key, name, unit }) => {
-        const [value, first] = [points[at][key], points[0][key]];
+        const [value, first] = [points[at][key], before[key]];
         const ratio = value != null && first ? (value / first).toFixed(2) : "–";
         const human = unit === "bytes" && value != null ? ` (${(value / 2 ** 20).toPrecision(3)} MiB)` : "";
         const exact = made("output", { textContent: value == null ? "unknown" : `${Number.isInteger(value) ? value : +value.toPrecision(6)}` });
@@ -168,7 +169,7 @@
       return made("label", {}, made("span", { textContent: of.key }), input, of.output);
     });
     const shown = made("tbody");
-    const heads = ["figure", "value", "to the first", ""].map((textContent, at) => made("th", { textContent, className: at % 3 ? "number" : "" }));
+    const heads = ["figure", "value", "to now", ""].map((textContent, at) => made("th", { textContent, className: at % 3 ? "number" : "" }));
     const marks = all("figure.scatter").map(figure => {
       const svg = figure.querySelector("svg");
       const [x0, x1, left, right, y0, y1, bottom, top] = figure.dataset.axes.split(" ").map(Number);

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearpage_machine::shown;
 use nearpage_replay::{Point, Sweep};
 
+use crate::commands::beside::{Front, beside};
+
 /// The points of each machine; of the recorded one without a name.
 fn by_machine(sweep: &Sweep) -> BTreeMap<Option<&str>, Vec<&Point>> {
     let mut all = BTreeMap::<_, Vec<&Point>>::new();
@@ -14,32 +16,44 @@ fn by_machine(sweep: &Sweep) -> BTreeMap<Option<&str>, Vec<&Point>> {
     all
 }
 
-/// A sentence for each machine: how many are on its front, and the best in each of the three.
+/// A sentence for each machine: what one combination comes to beside now; of several how many are on its front, and the best in each of
+/// the three.
 pub(in crate::commands) fn sentences(sweep: &Sweep) -> Vec<String> {
     let names = Names::of(sweep);
     let of_machine = |(machine, points): (Option<&str>, Vec<&Point>)| {
-        let best = points.iter().filter(|point| point.is_best);
-        let least = |read: fn(&Point) -> f64, unit: &str| {
-            let least = points.iter().min_by(|one, other| read(one).total_cmp(&read(other)))?;
-            let name = names.name(least, false);
-            Some(format!("{:.0} {unit} ({name})", read(least)))
-        };
-        let all = [
-            least(holds, "holds at least"),
-            least(longest, "pages in the longest hold at least"),
-            least(kept, "pages kept at least"),
-        ];
+        let now = sweep.now.iter().find(|now| now.machine.as_deref() == machine);
         let on = machine.map_or(String::new(), |name| format!("on {}: ", shown(name)));
-        let all: Vec<String> = all.into_iter().flatten().collect();
-        let places =
-            best.clone().map(|point| [holds(point), longest(point), kept(point)].map(f64::to_bits));
-        let places = places.collect::<BTreeSet<_>>().len();
-        let (best, count) = (best.count(), points.len());
-        let alike =
-            if places < best { format!(", {places} of them different") } else { String::new() };
-        format!("{on}{best} of {count} combinations are on the front{alike}; {}.", all.join(", "))
+        let said = match (&*points, now) {
+            ([one], Some(now)) => beside(&Front::of_point(one), &Front::of_point(now)),
+            _ => of_front(&names, &points, now),
+        };
+        format!("{on}{said}.")
     };
     by_machine(sweep).into_iter().map(of_machine).collect()
+}
+
+fn of_front(names: &Names<'_>, points: &[&Point], now: Option<&Point>) -> String {
+    let best = points.iter().filter(|point| point.is_best);
+    let least = |read: fn(&Point) -> f64, unit: &str| {
+        let least = points.iter().min_by(|one, other| read(one).total_cmp(&read(other)))?;
+        let now = now.map(|now| format!("now {:.0}", read(now)));
+        let name = Some(names.name(least, false)).filter(|name| !name.is_empty());
+        let beside = now.into_iter().chain(name).collect::<Vec<_>>().join("; ");
+        Some(format!("{:.0} {unit} ({beside})", read(least)))
+    };
+    let all = [
+        least(holds, "holds at least"),
+        least(longest, "pages in the longest hold at least"),
+        least(kept, "pages kept at least"),
+        least(drained, "pages given back at least"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    let places =
+        best.clone().map(|point| [holds(point), longest(point), kept(point)].map(f64::to_bits));
+    let places = places.collect::<BTreeSet<_>>().len();
+    let (best, count) = (best.count(), points.len());
+    let alike = if places < best { format!(", {places} of them different") } else { String::new() };
+    format!("{best} of {count} combinations are on the front{alike}; {}", all.join(", "))
 }
 
 /// How the points of a sweep are called: without what all are of.
@@ -78,6 +92,10 @@ fn holds(point: &Point) -> f64 {
 
 fn longest(point: &Point) -> f64 {
     point.most_pages_per_hold.unwrap_or(0) as f64
+}
+
+fn drained(point: &Point) -> f64 {
+    point.drain_pages as f64
 }
 
 fn kept(point: &Point) -> f64 {

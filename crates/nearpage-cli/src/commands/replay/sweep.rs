@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nearpage::Model;
 use nearpage_machine::over::Over;
-use nearpage_replay::{COMPARED_AT, Combinations, Replay, Sweep};
+use nearpage_machine::shown;
+use nearpage_replay::{COMPARED_AT, Combinations, Point, Replay, Sweep};
 use nearpage_report::Origin;
 use nearpage_report::whatif::{WhatIfPage, page_of};
 
@@ -141,39 +142,49 @@ pub(in crate::commands) fn all_with(sweep: &Sweep) -> Option<String> {
     (!common.is_empty()).then(|| format!("all with {}", common.join(" ")))
 }
 
-/// A line for each combination, with what is told of them.
+/// A line for what is now on each machine and for each combination, with what is told of them.
 pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
-    let Sweep { points, costs, .. } = sweep;
+    let Sweep { now, points, costs, .. } = sweep;
     let mut out = String::new();
     let has_machines = points.iter().any(|point| point.machine != points[0].machine);
     let names = front::Names::of(sweep);
-    let settings: Vec<String> =
-        points.iter().map(|point| names.name(point, has_machines)).collect();
-    let width = settings.iter().map(String::len).max().unwrap_or(0).max(8);
+    let of_now = |now: &Point| {
+        let machine = now.machine.as_ref().filter(|_| has_machines);
+        machine.map_or("now".to_owned(), |name| format!("{} now", shown(name)))
+    };
+    let mut rows = Vec::new();
+    for now in now {
+        rows.push((of_now(now), now));
+        let here = points.iter().filter(|point| point.machine == now.machine);
+        rows.extend(here.map(|point| (names.name(point, has_machines), point)));
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(8);
     let _ = writeln!(
         out,
-        "  {:<width$} {:>12} {:>7} {:>14} {:>10} {:>10} {:>10} {:>12} {:>12}",
+        "  {:<width$} {:>10} {:>13} {:>10} {:>7} {:>8} {:>8} {:>11} {:>11} {:>10}",
         "settings",
         "lock holds",
-        "ratio",
         "most per hold",
         "kept mean",
+        "ratio",
         "refills",
         "drains",
+        "given back",
         "cached KiB",
         "model ms"
     );
-    for (point, settings) in points.iter().zip(settings) {
+    for (name, point) in rows {
         let _ = writeln!(
             out,
-            "{} {settings:<width$} {:>12} {:>7.2} {:>14} {:>10} {:>10} {:>10} {:>12} {:>12.2}",
+            "{} {name:<width$} {:>10} {:>13} {:>10} {:>7.2} {:>8} {:>8} {:>11} {:>11} {:>10.2}",
             if point.is_best { "*" } else { " " },
             point.lock_acquisitions.unwrap_or(0),
-            point.bound_ratio,
             point.most_pages_per_hold.unwrap_or(0),
             point.kept_pages_mean.map_or("-".into(), |pages| format!("{pages:.0}")),
+            point.bound_ratio,
             point.refills,
             point.drains,
+            point.drain_pages,
             point.cached_bytes / 1024,
             point.model_ms.unwrap_or(0.0)
         );
@@ -181,11 +192,17 @@ pub(in crate::commands) fn table(sweep: &Sweep) -> Vec<String> {
     for note in &sweep.notes {
         let _ = writeln!(out, "{note}");
     }
+    let on_one = match has_machines {
+        true => {
+            " Ratios compare on one machine: that memory is the mean over all its CPUs, idle ones too."
+        }
+        false => "",
+    };
     let _ = writeln!(
         out,
         "* the front: no other on its machine has as few lock holds, pages per hold and pages kept. \
          Ratio: of holds and 32 to the fewest and 32 that would do with as much \
-         memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more. Model time by {costs}."
+         memory and {COMPARED_AT} pages a hold (replay --bound): below 1 where holds move more.{on_one} Model time by {costs}."
     );
     out.lines().map(ToOwned::to_owned).collect()
 }

@@ -69,7 +69,7 @@ own. A perf.data has addresses and no names of functions: --symbols has those of
 
 JSON (--json):
   schema               1
-  events, lost_events, sampling, seconds
+  events, lost_events (null: the trace does not tell), unread_events (lines that cannot be read), sampling, seconds
   requests             allocs, frees, alloc_freed, alloc_only, free_only, failed, and the pages of each (..._pages), as
                        perf kmem stat --page counts them
   by_order_and_type[][] blocks handed out, by order, then unmovable, movable, reclaimable, highatomic, cma, isolate
@@ -192,7 +192,18 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     let mut out = String::new();
     let Summary { events, lost_events, seconds, requests, groups, .. } = summary;
     let path = shown(path).to_string();
-    let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost_events} lost");
+    let lost = match lost_events {
+        Some(events) => format!("{events} lost"),
+        None => "lost ones unknown (perf script tells them with --show-lost-events)".into(),
+    };
+    let _ = writeln!(out, "{path}: {events} events in {seconds:.3} s, {lost}");
+    if summary.unread_events > 0 {
+        let _ = writeln!(
+            out,
+            "{} lines name an event of pages and cannot be read: they are not counted",
+            summary.unread_events
+        );
+    }
     if arguments.blame && arguments.machine.is_none() {
         let _ = writeln!(
             out,
@@ -208,7 +219,7 @@ fn text(path: &Path, summary: &Summary, arguments: &SummaryArgs) -> String {
     if requests.allocs + requests.frees == 0 {
         let _ = writeln!(
             out,
-            "no event of the page allocator: record kmem:mm_page_alloc and kmem:mm_page_free (nearpage record, perf record -e, trace-cmd -e)"
+            "no allocation and no free of pages: record kmem:mm_page_alloc and kmem:mm_page_free (nearpage record, perf record -e, trace-cmd -e)"
         );
         return out;
     }

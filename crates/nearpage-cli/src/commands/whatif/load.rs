@@ -10,14 +10,14 @@ use nearpage_lab::report::Table;
 use nearpage_lab::{LabError, ON_THE_FRONT, Options, Over, Report, Scenario};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, Changes, ReplayError, SizeChange, Tunable};
-use nearpage_report::replay::change_lines;
+use nearpage_report::replay::{asked_lines, moved_lines};
 use nearpage_report::whatif::{FigureRow, FigureTable};
 use nearpage_sim::workload::lifetimes::Run;
 use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
 use nearpage_trace::{TraceCounts, TraceEvent};
 use serde::Serialize;
 
-use super::text::{Part, Section, add_new, aligned};
+use super::text::{Part, Section, add_new};
 use super::{CommandError, NOTHING, WhatIfArgs};
 use crate::commands::input::DescriptionFailure;
 use crate::commands::interrupt::Interruptible;
@@ -63,7 +63,10 @@ struct Outcome {
     counts: BTreeMap<String, f64>,
     /// The least and the most by all seeds, of counts that differ.
     range: BTreeMap<String, [f64; 2]>,
-    /// That settings do nothing under these rules, other than those of now.
+    /// The settings that are changed, each `KEY=VALUE`.
+    #[serde(skip)]
+    settings: String,
+    /// That they do nothing under these rules, other than those of now.
     #[serde(skip)]
     idle_settings: Option<String>,
 }
@@ -76,6 +79,8 @@ struct Swept {
     /// The rules of all.
     #[serde(skip)]
     rules: Vec<&'static str>,
+    /// For each machine, the first rules without a setting.
+    now: Vec<Outcome>,
     /// One for each machine.
     machines: Vec<Report>,
 }
@@ -103,11 +108,19 @@ pub(super) fn sweep(
     let mut over = parsed("--over", &arguments.over)?;
     over.extend(parsed("--change", &arguments.change)?);
     let names = rules.iter().map(|model| model.name).collect();
-    let mut swept = Swept { schema: 1, load: load.name(), rules: names, machines: Vec::new() };
+    let (schema, load_name) = (1, load.name());
+    let mut swept =
+        Swept { schema, load: load_name, rules: names, now: Vec::new(), machines: Vec::new() };
     for machine in machines {
         let config = Config::default();
-        let rules = rules.clone();
-        let wish = LoadWish { machine, costs: None, rules, cpus: None, seconds: None, config };
+        let wish = LoadWish {
+            machine,
+            costs: None,
+            rules: rules.clone(),
+            cpus: None,
+            seconds: None,
+            config,
+        };
         let (scenario, notes) = scenario_of(load, &wish).map_err(LabFailure::from)?;
         let runs = over.iter().map(Over::count).product::<usize>() * wish.rules.len();
         let bar = Bar::telling(&scenario.title, runs, scenario.pages());
@@ -116,6 +129,13 @@ pub(super) fn sweep(
         let mut report = Report { title: scenario.title, ..report };
         report.notes.splice(0..0, notes);
         swept.machines.push(report);
+        let now = rules[0];
+        let wish = LoadWish { rules: vec![now], ..wish };
+        let (scenario, _) = scenario_of(load, &wish).map_err(LabFailure::from)?;
+        let bar = Bar::telling(&format!("{}, now", scenario.title), 1, scenario.pages());
+        let options = Options { observer: &bar, ..Options::default() };
+        let report = load::run(&scenario, machine, &[options.seed], &options);
+        swept.now.push(outcome(load_name, &report.map_err(LabFailure::from)?, now));
     }
     arguments.output(page, &swept.sections(), |page| page, &swept)
 }
@@ -130,8 +150,9 @@ impl Swept {
             swept.push(report.title.clone());
             swept.extend(report.ran.iter().flat_map(|ran| ran.lines()));
         }
+        let is_named = self.machines.len() > 1;
         let mut said: Vec<String> =
-            reports().map(|report| front(report, self.machines.len() > 1)).collect();
+            reports().zip(&self.now).map(|(report, now)| front(report, now, is_named)).collect();
         let is_idle = |note: &&String| note.contains(" has no effect ");
         add_new(&mut said, reports().flat_map(|of| of.notes.iter().filter(is_idle).cloned()));
         let mut sections = vec![
@@ -165,7 +186,7 @@ impl Swept {
 }
 
 /// Which combinations no other beats, each point of the front once, with what it comes to.
-fn front(report: &Report, is_named: bool) -> String {
+fn front(report: &Report, now: &Outcome, is_named: bool) -> String {
     let Table { header, rows } = &report.table;
     let place = header.iter().position(|name| name == ON_THE_FRONT);
     let is_on = |row: &&Vec<String>| place.is_some_and(|at| row[at] == "yes");
@@ -192,11 +213,15 @@ fn front(report: &Report, is_named: bool) -> String {
     };
     let machine = report.ran.as_ref().filter(|_| is_named);
     format!(
-        "{}{} of {} combinations are on the front{different}: {}.",
+        "{}{} of {} combinations are on the front{different}: {}. Now, {}: zone lock % {}, worst wait, us {}, holds {}.",
         machine.map_or(String::new(), |ran| format!("{}: ", ran.machine)),
         on.len(),
         rows.len(),
-        points.iter().map(point).collect::<Vec<_>>().join("; ")
+        points.iter().map(point).collect::<Vec<_>>().join("; "),
+        now.rules,
+        ranged(now, "zone_lock_percent", ""),
+        ranged(now, "worst_wait_us", ""),
+        ranged(now, "holds", "")
     )
 }
 
@@ -238,7 +263,8 @@ pub(super) fn run(
     let of_rules = rules.iter().map(|rules| Changes::on(machine, now, *rules, &tunables));
     let of_rules: Vec<Changes> = of_rules.collect::<Result<_, _>>().map_err(ReplayFailure::from)?;
     let mut lines: Vec<String> = Vec::new();
-    add_new(&mut lines, of_rules.iter().flat_map(change_lines));
+    add_new(&mut lines, of_rules.iter().flat_map(asked_lines));
+    add_new(&mut lines, of_rules.iter().flat_map(moved_lines));
     let others = rules.iter().filter(|rules| **rules != now).map(|rules| Change {
         key: "rules",
         before: now.name.into(),
@@ -256,7 +282,15 @@ pub(super) fn run(
         }
     });
     let seeds = load.seeds(1);
-    let asked = Asked { now, rules: &rules, tunables: &tunables, machine, seeds: &seeds };
+    let settings = arguments.change.join(" ");
+    let asked = Asked {
+        now,
+        rules: &rules,
+        tunables: &tunables,
+        settings: &settings,
+        machine,
+        seeds: &seeds,
+    };
     let Compared { title, costs, notes, now: before, then } =
         asked.compared(load.name(), |wish| scenario_of(load, wish))?;
     let answer = Answer {
@@ -281,6 +315,8 @@ struct Asked<'a> {
     now: Model,
     rules: &'a [Model],
     tunables: &'a [Tunable],
+    /// The same as they were given.
+    settings: &'a str,
     machine: &'a MachineDescription,
     /// Seeds of the runs of each.
     seeds: &'a [u64],
@@ -338,6 +374,7 @@ impl Asked<'_> {
         let speed = without[0].counts.get(SPEED).copied().unwrap_or(0.0);
         without.iter_mut().chain(&mut then).for_each(|of| of.score_beside(speed));
         for then in then.iter_mut().filter(|_| !self.tunables.is_empty()) {
+            then.settings = self.settings.to_owned();
             let is_same = |of: &Outcome| of.rules == then.rules && of.counts == then.counts;
             then.idle_settings = without.iter().any(is_same).then(|| {
                 format!(
@@ -351,6 +388,12 @@ impl Asked<'_> {
 }
 
 impl Outcome {
+    /// The rules, and what is changed beside them.
+    fn name(&self) -> String {
+        let with = if self.settings.is_empty() { "" } else { " with " };
+        format!("{}{with}{}", self.rules, self.settings)
+    }
+
     /// The score is 100 for what has this speed: that of now.
     fn score_beside(&mut self, speed: f64) {
         self.range.remove(SCORE);
@@ -369,7 +412,8 @@ fn outcome(name: &str, report: &Report, model: Model) -> Outcome {
     let counts = report.counts.iter().filter_map(|(name, value)| Some((own(name)?, *value)));
     let range = report.ran.iter().flat_map(|ran| &ran.range);
     let range = range.filter_map(|(name, range)| Some((own(name)?, *range))).collect();
-    Outcome { rules: model.name, counts: counts.collect(), range, idle_settings: None }
+    let counts = counts.collect();
+    Outcome { rules: model.name, counts, range, settings: String::new(), idle_settings: None }
 }
 
 /// What CPUs wait for zone locks with the processes of a recording.
@@ -378,7 +422,7 @@ pub(super) struct Waits {
     title: String,
     now: Outcome,
     then: Vec<Outcome>,
-    leaves_out: Vec<String>,
+    pub(super) leaves_out: Vec<String>,
 }
 
 /// What its processes did of a recorded load.
@@ -412,7 +456,7 @@ pub(super) fn waits(
     machine: &MachineDescription,
     now: Model,
     rules: &[Model],
-    tunables: &[Tunable],
+    (tunables, settings): (&[Tunable], &str),
 ) -> Result<Waits, CommandError> {
     let run = |of: &Blocks| Run { allocates: of.allocates, blocks: of.count, order: of.order };
     let recorded = Recorded {
@@ -424,7 +468,7 @@ pub(super) fn waits(
     // The rules of now alone are there already.
     let rules: Vec<Model> =
         rules.iter().copied().filter(|rules| !tunables.is_empty() || *rules != now).collect();
-    let asked = Asked { now, rules: &rules, tunables, machine, seeds: &[1] };
+    let asked = Asked { now, rules: &rules, tunables, settings, machine, seeds: &[1] };
     let compared =
         asked.compared("recorded", |wish| scenario_of_recorded(recorded.clone(), wish))?;
     let mut leaves_out = compared.notes;
@@ -441,12 +485,14 @@ pub(super) fn waits(
 }
 
 impl Waits {
-    pub(super) fn section(&self) -> Section {
-        let mut lines = vec![self.title.clone()];
-        lines.extend(sentences(&self.now, &self.then));
-        lines.extend(aligned(&table(&self.now, &self.then), WIDTHS));
-        lines.extend(self.leaves_out.clone());
-        Section::new("Waits for zone locks", Part::Text, lines, 9)
+    /// The answer about waits, and its table.
+    pub(super) fn sections(&self) -> [Section; 2] {
+        let said = sentences(&self.now, &self.then);
+        let table = FigureTable { notes: vec![self.title.clone()], ..table(&self.now, &self.then) };
+        [
+            Section::new("Waits for zone locks", Part::Answer, said, 9),
+            Section::figures(table, WIDTHS, 6),
+        ]
     }
 }
 
@@ -454,17 +500,19 @@ fn sections(answer: &Answer) -> Vec<Section> {
     let mut changes = vec![answer.title.clone()];
     changes.extend(answer.lines.clone());
     let said = sentences(&answer.now, &answer.then);
-    let mut notes =
-        vec![format!("now: {}; nothing is recorded of a load by name", answer.now.rules)];
-    if answer.seeds.len() > 1 {
-        notes.push(format!(
-            "of seed 1; low and high above are of seeds 1 to {}",
-            answer.seeds.len()
-        ));
+    let mut note = format!("now: {}", answer.now.rules);
+    if let Some(then) = answer.then.iter().find(|then| !then.settings.is_empty()) {
+        let who = if answer.then.len() == 1 { "then" } else { "others" };
+        note += &format!("; {who}: with {}", then.settings);
     }
+    if answer.seeds.len() > 1 {
+        note +=
+            &format!("; of seed 1, low and high above are of seeds 1 to {}", answer.seeds.len());
+    }
+    let notes = vec![note + "; nothing is recorded of a load by name"];
     let table = FigureTable { notes, ..table(&answer.now, &answer.then) };
     vec![
-        Section::new("What changes", Part::Changes, changes, 5),
+        Section::new("What changes", Part::Changes, changes, 7),
         Section::new("Answer", Part::Answer, said, 4),
         Section::figures(table, WIDTHS, 8),
         Section::new("What the model leaves out", Part::LeavesOut, answer.leaves_out.clone(), 4),
@@ -472,7 +520,7 @@ fn sections(answer: &Answer) -> Vec<Section> {
 }
 
 /// Of names, and of figures now.
-const WIDTHS: [usize; 2] = [24, 14];
+const WIDTHS: [usize; 2] = [34, 12];
 
 /// Whole counts whole; of others three digits that say something.
 fn short(value: f64) -> String {
@@ -502,23 +550,50 @@ fn ranged(of: &Outcome, name: &str, unit: &str) -> String {
 fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
     let sentence = |of: &Outcome, beside: &dyn Fn(&str) -> String| {
         let text = |name: &str, unit: &str| ranged(of, name, unit) + &beside(name);
+        let refused = match count(of, "refused").unwrap_or(0.0) {
+            0.0 => String::new(),
+            refused => format!(
+                " {refused:.0} requests are refused: who has no page does no work and waits for nobody."
+            ),
+        };
         format!(
-            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}.",
-            of.rules,
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}, the longest {}; in pagesets at most {}.{refused}",
+            of.name(),
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
-            text("holds", "holds")
+            text("holds", "holds"),
+            text("worst_hold_us", "us"),
+            text("cached_pages_most", "pages")
         )
     };
-    if then.is_empty() {
-        return vec![sentence(now, &|_| String::new())];
-    }
+    let alone = |_: &str| String::new();
     let beside = |name: &str| format!(" (now {})", ranged(now, name, ""));
-    let said = then.iter().flat_map(|then| {
-        let idle = then.idle_settings.as_ref().map(|idle| format!("{idle}."));
-        [Some(sentence(then, &beside)), idle]
+    // Of several, now is told once.
+    let first = (then.len() != 1).then(|| format!("Now, {}", sentence(now, &alone)));
+    let said = then.iter().flat_map(|of| {
+        let idle = of.idle_settings.as_ref().map(|idle| format!("{idle}."));
+        [Some(sentence(of, if then.len() == 1 { &beside } else { &alone })), idle]
     });
-    said.flatten().collect()
+    first.into_iter().chain(said.flatten()).collect()
+}
+
+/// A count in words.
+fn words(name: &str) -> String {
+    let words = match name {
+        "zone_lock_percent" => "waiting for zone locks, % of time",
+        "worst_wait_us" => "longest wait, us",
+        "holds" => "zone-lock holds",
+        "worst_hold_us" => "longest hold, us",
+        "cached_pages_most" => "pages kept, most",
+        "most_pages_per_hold" => "pages in the longest hold",
+        "pages_from_zone" => "pages from zones",
+        "pages_per_second" => "pages a second of a CPU",
+        "pages" => "pages allocated",
+        "refused" => "requests refused",
+        "score" => "score: 100 is now",
+        other => other,
+    };
+    words.into()
 }
 
 /// What rules are compared by.
@@ -528,7 +603,11 @@ const SCORE: &str = "score";
 /// A row for each count.
 fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
     let mut columns = vec!["quantity".to_owned(), "now".to_owned()];
-    columns.extend(then.iter().flat_map(|then| [then.rules.to_owned(), "ratio".to_owned()]));
+    let head = |of: &Outcome| match then {
+        [_] if of.rules == now.rules => "then".to_owned(),
+        _ => of.rules.to_owned(),
+    };
+    columns.extend(then.iter().flat_map(|then| [head(then), "ratio".to_owned()]));
     let row = |(name, now): (&String, &f64)| {
         let mut cells = vec![short(*now)];
         for then in then {
@@ -537,7 +616,8 @@ fn table(now: &Outcome, then: &[Outcome]) -> FigureTable {
             cells.push(value.map_or("-".into(), short));
             cells.push(ratio.unwrap_or("-".into()));
         }
-        FigureRow { name: name.clone(), cells, ..FigureRow::default() }
+        let are_pages = name.contains("pages") && !name.contains("second");
+        FigureRow { name: words(name), cells, are_pages }
     };
     // What is asked first stands first.
     let first = FIRST.iter().filter_map(|name| now.counts.get_key_value(*name));

@@ -62,10 +62,19 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
     if !machines.is_empty() {
         swept.push(format!("machines, all free at the start: {}", machines.join(", ")));
     }
+    let mut answer = front_sentences(sweep);
+    answer.push(match machines.is_empty() {
+        true => {
+            "No range: each is run from the likely start; without --over others are drawn.".into()
+        }
+        false => {
+            "No range: another machine starts with all memory free, and nothing is drawn.".into()
+        }
+    });
     vec![
         Section::new("What is swept", Part::Changes, swept, 5),
-        Section::new("Answer", Part::Answer, front_sentences(sweep), 9),
-        Section::new("Combinations", Part::Nothing, sweep_table(sweep), 6),
+        Section::new("Answer", Part::Answer, answer, 9),
+        Section::new("Combinations", Part::Nothing, sweep_table(sweep), 14),
         Section::new("The front", Part::Nothing, front_plots(sweep), 0),
         Section::new("What the model leaves out", Part::LeavesOut, leaves_out(sweep), 2),
     ]

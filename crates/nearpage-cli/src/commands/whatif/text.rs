@@ -7,7 +7,10 @@ use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, NO_WAITS, Ratio, StudyAnswer, Then, Totals};
 use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
-use nearpage_report::replay::change_lines;
+use nearpage_report::replay::{asked_lines, moved_lines};
+
+use super::load::Waits;
+use crate::commands::beside::{Front, beside, short};
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -26,7 +29,6 @@ pub(super) enum Part {
     Answer,
     /// A table of its own, which the lines are.
     Figures(FigureTable),
-    Text,
     LeavesOut,
     /// The page has it in another form.
     Nothing,
@@ -82,7 +84,7 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
     for Section { title, lines, part, .. } in sections {
         match part {
             Part::Changes => page.changes = lines.clone(),
-            Part::Answer => page.answer = lines.clone(),
+            Part::Answer => page.answer.extend(lines.iter().cloned()),
             Part::Figures(table) => {
                 let title = match table.title.is_empty() {
                     true => (*title).into(),
@@ -90,7 +92,6 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
                 };
                 page.figures.push(FigureTable { title, ..table.clone() });
             }
-            Part::Text => page.texts.push((title, lines.join("\n"))),
             Part::LeavesOut => page.leaves_out = lines.clone(),
             Part::Nothing => {}
         }
@@ -99,7 +100,7 @@ pub(super) fn page_of(sections: &[Section]) -> WhatIfPage<'static> {
 }
 
 /// A table's lines: names, now (and recorded) in so many columns, then pairs of a value and its ratio.
-pub(super) fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
+fn aligned(table: &FigureTable, [of_names, of_now]: [usize; 2]) -> Vec<String> {
     let first = table.columns.iter().position(|name| name == "now").unwrap_or(1) + 1;
     let width = |at: usize| match at {
         at if at < first => of_now,
@@ -140,24 +141,22 @@ pub(super) fn whole(sections: &[Section]) -> String {
 const CARD_LINES: usize = 25;
 const CARD_COLUMNS: usize = 100;
 
-/// What fits into a mail, in the same order: the answer to its end, and of the other parts as many whole sentences and rows as there is
-/// room for.
+/// What fits into a mail, in the same order: the answer to its end, of a table some rows at least, and of the other parts as many whole
+/// sentences as there is room for.
 pub(super) fn card(sections: &[Section]) -> String {
     let shown = sections.iter().filter(|section| section.card_most > 0);
     let shown: Vec<(&Section, Vec<Vec<String>>)> =
         shown.map(|section| (section, section.items())).collect();
-    let is_answer = |at: usize| matches!(shown[at].0.part, Part::Answer);
     let wanted = |(section, items): &(&Section, Vec<Vec<String>>)| {
         let lines = items.iter().map(Vec::len).sum::<usize>();
         if matches!(section.part, Part::Answer) { lines } else { lines.min(section.card_most) }
     };
     let mut most: Vec<usize> = shown.iter().map(wanted).collect();
     while most.iter().sum::<usize>() > CARD_LINES - shown.len() {
-        let longest = |keeps: usize, of_answer: bool| {
-            let all = (0..most.len()).filter(|at| is_answer(*at) == of_answer && most[*at] > keeps);
-            all.max_by_key(|at| most[*at])
-        };
-        let Some(at) = longest(1, false).or_else(|| longest(1, true)) else { break };
+        // What has the most of its share gives a line, and the answer the last ones.
+        let of_share = |at: usize| 12 * most[at] / shown[at].0.part.share();
+        let all = (0..most.len()).filter(|at| most[*at] > 1);
+        let Some(at) = all.max_by_key(|at| of_share(*at)) else { break };
         most[at] -= 1;
     }
     let mut lines = Vec::new();
@@ -179,6 +178,17 @@ pub(super) fn card(sections: &[Section]) -> String {
     }
     debug_assert!(lines.len() <= CARD_LINES);
     lines.join("\n") + "\n"
+}
+
+impl Part {
+    /// Lines of a card that it needs before others have more.
+    fn share(&self) -> usize {
+        match self {
+            Part::Answer => CARD_LINES,
+            Part::Changes | Part::Figures(_) | Part::Nothing => 6,
+            Part::LeavesOut => 3,
+        }
+    }
 }
 
 impl Section {
@@ -235,7 +245,8 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     let kernel = answer.kernel.as_deref().unwrap_or("unknown");
     let mut changes = vec![format!("{}: kernel {kernel}", answer.bundle)];
     changes.extend(answer.alone.iter().flat_map(played));
-    add_new(&mut changes, answer.then.iter().flat_map(|then| change_lines(&then.changes)));
+    add_new(&mut changes, answer.then.iter().flat_map(|then| asked_lines(&then.changes)));
+    add_new(&mut changes, answer.then.iter().flat_map(|then| moved_lines(&then.changes)));
     let mut said: Vec<String> = Vec::new();
     if answer.then.is_empty() {
         said.push(absolute(&answer.now));
@@ -256,24 +267,26 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
         said.extend(then.idle_settings.iter().map(|idle| format!("{idle}.")));
         said.extend(range(then, answer));
     }
-    let mut notes = vec![format!("now: {}{of_other}", answer.now_is)];
+    let has_answer = answer.then.iter().any(|then| then.no_difference.is_none());
+    said.extend(answer.no_range.filter(|_| has_answer).map(|why| format!("No range: {why}.")));
+    let mut note = format!("now: {}{of_other}", answer.now_is);
     if answer.on_recorded.is_some() {
-        notes
-            .insert(0, format!("played there: {}{of_other} on the recorded machine", answer.model));
+        let model = answer.model;
+        note = format!("played there: {model}{of_other} on the recorded machine; {note}");
     }
-    let table = figures(answer, notes);
+    let table = figures(answer, vec![note]);
     let mut leaves_out = answer.leaves_out.clone();
     if let (Some(percent), Some(worst)) = (answer.fidelity_percent, answer.fidelity_worst) {
         leaves_out.insert(
             0,
             format!(
-                "on the recorded machine the model scores {percent:.2} %, in its worst row, {}, {:.2} % (nearpage replay)",
+                "the model scores {percent:.2} % on the recorded machine; its worst row, {}, {:.2} % (nearpage replay)",
                 worst.quantity, worst.percent
             ),
         );
     }
     vec![
-        Section::new("What changes", Part::Changes, changes, 6),
+        Section::new("What changes", Part::Changes, changes, 9),
         Section::new("Answer", Part::Answer, said, 4),
         Section::figures(table, [32, 12], 7),
         Section::new("What the model leaves out", Part::LeavesOut, leaves_out, 4),
@@ -323,58 +336,16 @@ pub(super) fn drop_no_waits(sections: &mut [Section]) {
 }
 
 /// Puts waits before what is left out. On a card their table stands for the other one, whose answer is a sentence.
-pub(super) fn add_waits(sections: &mut Vec<Section>, waits: Section) {
+pub(super) fn add_waits(sections: &mut Vec<Section>, waits: &Waits) {
     sections[2].card_most = 0;
-    sections[3].card_most -= 2;
-    sections.insert(3, waits);
+    add_new(&mut sections[3].lines, waits.leaves_out.iter().cloned());
+    sections.splice(3..3, waits.sections());
 }
 
 fn sentence(now: &Totals, then: &Then) -> String {
-    if let Some(why) = &then.no_difference {
-        return format!("no difference: {why}.");
-    }
-    let count = |of: Option<u64>| of.map_or("-".into(), |count| count.to_string());
-    let holds = match then.ratios.holds.ratio {
-        None if now.lock_acquisitions == Some(0) => {
-            "holds of zone locks where there were none".into()
-        }
-        ratio => times(ratio, "as many holds of zone locks"),
-    };
-    let longest =
-        then.ratios.longest_hold.ratio.map_or("the longest unknown".into(), |ratio| match ratio {
-            ratio if (0.995..1.005).contains(&ratio) => "the longest as long".into(),
-            0.0 => "none moves pages".into(),
-            ratio if ratio < 1.0 => format!("the longest {} times shorter", short(1.0 / ratio)),
-            ratio => format!("the longest {} times as long", short(ratio)),
-        });
-    let kept = then.ratios.kept.ratio.map_or("kept pages unknown".into(), |ratio| match ratio {
-        ratio if (0.995..1.005).contains(&ratio) => "as much kept in pagesets".into(),
-        ratio if ratio < 1.0 => format!("{:.0} % less kept in pagesets", 100.0 * (1.0 - ratio)),
-        ratio => format!("{:.0} % more kept in pagesets", 100.0 * (ratio - 1.0)),
-    });
-    format!(
-        "{holds} ({} for {}), {longest} ({} pages for {}), {kept}.",
-        count(then.totals.lock_acquisitions),
-        count(now.lock_acquisitions),
-        count(then.totals.most_pages_per_hold),
-        count(now.most_pages_per_hold),
-    )
-}
-
-fn times(ratio: Option<f64>, what: &str) -> String {
-    match ratio {
-        None => format!("an unknown number of times {what}"),
-        Some(ratio) if (0.995..1.005).contains(&ratio) => what.into(),
-        Some(ratio) => format!("{} times {what}", short(ratio)),
-    }
-}
-
-/// Two digits that say something.
-fn short(ratio: f64) -> String {
-    match ratio {
-        ratio if ratio >= 10.0 => format!("{ratio:.0}"),
-        ratio if ratio >= 2.0 => format!("{ratio:.1}"),
-        ratio => format!("{ratio:.2}"),
+    match &then.no_difference {
+        Some(why) => format!("no difference: {why}."),
+        None => beside(&Front::of(&then.totals), &Front::of(now)) + ".",
     }
 }
 
