@@ -356,7 +356,7 @@ impl WhatIfArgs {
         let mut sections = text::of_study(answer);
         if let Some(waits) = waits {
             text::drop_no_waits(&mut sections);
-            text::add_waits(&mut sections, waits);
+            text::add_waits(&mut sections, waits.sections(), &waits.leaves_out);
         }
         let with_time = |page| WhatIfPage { timeline: Some(&answer.timeline), ..page };
         self.output(page, &sections, with_time, &WithWaits { answer, waits })

@@ -9,7 +9,6 @@ use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
 use nearpage_report::replay::{asked_lines, moved_lines};
 
-use super::load::Waits;
 use crate::commands::beside::{Front, beside, short};
 
 /// A part of an answer.
@@ -336,10 +335,14 @@ pub(super) fn drop_no_waits(sections: &mut [Section]) {
 }
 
 /// Puts waits before what is left out. On a card their table stands for the other one, whose answer is a sentence.
-pub(super) fn add_waits(sections: &mut Vec<Section>, waits: &Waits) {
+pub(super) fn add_waits(
+    sections: &mut Vec<Section>,
+    waits: impl IntoIterator<Item = Section>,
+    leaves_out: &[String],
+) {
     sections[2].card_most = 0;
-    add_new(&mut sections[3].lines, waits.leaves_out.iter().cloned());
-    sections.splice(3..3, waits.sections());
+    add_new(&mut sections[3].lines, leaves_out.iter().cloned());
+    sections.splice(3..3, waits);
 }
 
 fn sentence(now: &Totals, then: &Then) -> String {
