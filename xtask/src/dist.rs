@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: packages for machines without Rust, the same bytes each time.
+//! `cargo xtask dist`: packages for machines without Rust.
 //!
 //! Everything goes to one folder, with `SHA256SUMS` and a bill of materials. Times in archives are that of the last commit; paths
 //! of the builder are taken out of programs.
@@ -29,8 +29,8 @@ use crate::step::{StepError, found, output, root, step, target_dir};
 
 /// Make packages: sources, static programs, a .deb, wheels, crates, with checksums and a bill of materials: an hour of CPU time
 ///
-/// Two runs of a commit give the same bytes. What is missing on this machine is named in one line, and what needs it is left out:
-/// the exit status is 0 then.
+/// Two runs of a commit are to give the same bytes, which SHA256SUMS shows; the .deb and the RPM are built of what is committed. What is
+/// missing on this machine is named in one line, and what needs it is left out: the exit status is 0 then.
 #[derive(Args)]
 pub struct DistArgs {
     /// What to make [default: all but the RPM and the image, which need tools of their own]

@@ -76,7 +76,7 @@ impl<'a> Zones<'a> {
         // Whom reclaim itself asks for it is given all there is; interrupts over it, which cannot wait, are not.
         let reclaims = report.process.starts_with("kswapd") && gfp.contains(Gfp::DIRECT_RECLAIM);
         if reclaims && !gfp.contains(Gfp::NOMEMALLOC) {
-            flags = flags | AllocFlags::NO_WATERMARKS;
+            flags |= AllocFlags::NO_WATERMARKS;
         }
         let page_kib = report.page_kib();
         let insisted_on = Vec::new();
