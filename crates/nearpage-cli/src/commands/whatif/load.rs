@@ -557,13 +557,12 @@ fn sentences(now: &Outcome, then: &[Outcome]) -> Vec<String> {
             ),
         };
         format!(
-            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}, the longest {}; in pagesets at most {}.{refused}",
+            "{}: of their time, CPUs wait for zone locks {}; at worst {}; {}, the longest {}.{refused}",
             of.name(),
             text("zone_lock_percent", "%"),
             text("worst_wait_us", "us"),
             text("holds", "holds"),
-            text("worst_hold_us", "us"),
-            text("cached_pages_most", "pages")
+            text("worst_hold_us", "us")
         )
     };
     let alone = |_: &str| String::new();
@@ -584,7 +583,7 @@ fn words(name: &str) -> String {
         "worst_wait_us" => "longest wait, us",
         "holds" => "zone-lock holds",
         "worst_hold_us" => "longest hold, us",
-        "cached_pages_most" => "pages kept, most",
+        "cached_pages_most" => "pages kept while others work, most",
         "most_pages_per_hold" => "pages in the longest hold",
         "pages_from_zone" => "pages from zones",
         "pages_per_second" => "pages a second of a CPU",
