@@ -89,6 +89,12 @@ pub(crate) fn has_target(target: &str) -> bool {
     output("rustc", &mut rustc).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
+/// Whether this process is root's.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: asks only.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// The workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -280,7 +280,7 @@ fn depends_on(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Vec<&'sta
 /// worst of those, too: several rules may refuse at once.
 fn rule_of(zones: &Zones<'_>, zone: &ZoneRow, figures: &Figures) -> Rule {
     let best = rule_on(zones, figures, Side::Best);
-    // For a single page each block is large enough. Who ignores marks is refused where there is none.
+    // For a single page each block is large enough. A request that ignores marks is refused only where no block is free.
     let has_none = zone.has_empty_lists() && figures.flags.contains(AllocFlags::NO_WATERMARKS);
     if best == Rule::NoBlock && zones.order == Order(0) && !has_none {
         return Rule::HighatomicReserve;

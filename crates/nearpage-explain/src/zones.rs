@@ -73,7 +73,7 @@ impl<'a> Zones<'a> {
         if report.mode.lacks_atomic {
             flags = flags - (AllocFlags::NON_BLOCK | AllocFlags::HIGHATOMIC);
         }
-        // Whom reclaim itself asks for it is given all there is; interrupts over it, which cannot wait, are not.
+        // Requests of kswapd itself ignore marks. Those of an interrupt over it, which cannot wait, do not.
         let reclaims = report.process.starts_with("kswapd") && gfp.contains(Gfp::DIRECT_RECLAIM);
         if reclaims && !gfp.contains(Gfp::NOMEMALLOC) {
             flags |= AllocFlags::NO_WATERMARKS;

@@ -156,7 +156,7 @@ pub use run::Causes;
 pub use series::{PagesetSeries, Series, SeriesPoint, ZoneSeries};
 pub use session::ZoneChoice;
 pub use state_end::{FigureRow, ListRow, ListsCompared, StateEnd};
-pub use study::{Alone, PlayedMachine, Ratio, Ratios, Study, StudyAnswer, Then};
+pub use study::{ALL_FREE, Alone, PlayedMachine, Ratio, Ratios, Study, StudyAnswer, Then};
 pub use sweep::{CombinationError, Combinations, Point, Sweep};
 pub use timeline::{Timeline, TimelineRun, ZoneLine, ZonePoint};
 pub use totals::{Costs, Totals};

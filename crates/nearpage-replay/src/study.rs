@@ -156,7 +156,8 @@ pub struct Ratio {
     pub range: Option<[f64; 2]>,
 }
 
-const ALL_FREE: &str = "another machine starts with all memory free, and nothing is drawn";
+/// Why answers about another machine have no range.
+pub const ALL_FREE: &str = "another machine starts with all memory free, and nothing is drawn";
 const KNOWN_START: &str =
     "the recording has the state of the kernel at its start, and nothing is drawn";
 

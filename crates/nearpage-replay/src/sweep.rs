@@ -463,30 +463,25 @@ fn idle(choices: &[Choice<'_>], totals: &[Totals], recorded: Model) -> Vec<Strin
             }
         }
         let all = || choices.iter().zip(totals);
-        let pairs = |(one, of_one): (&Choice<'_>, &Totals)| {
-            let others = all().filter(|(other, _)| is_alike(one, other));
-            others.map(|(_, of_other)| of_other != of_one).collect::<Vec<_>>()
-        };
-        // Of each set of rules, whether other values made a difference; nothing where there were none.
+        // Of each set of rules that had several values, whether they made a difference.
         let mut acts = BTreeMap::<usize, (Model, bool)>::new();
-        for (of, told) in all().map(|of| (of.0, pairs(of))).filter(|(_, told)| told.len() > 1) {
-            let model = of.model.unwrap_or(recorded);
-            let (_, acted) = acts.entry(of.at[1]).or_insert((model, false));
-            *acted |= told.contains(&true);
-        }
-        let idle = acts.values().filter(|(_, acted)| !acted);
-        let is_known = |model: &Model| tunable.idle_under(model).is_some();
-        match idle.clone().count() == acts.len() {
-            true if acts.is_empty() => {}
-            true if idle.clone().all(|(model, _)| !is_known(model)) => {
-                add(format!("{key}: no figure depends on it with this load and these values"));
+        for (one, of_one) in all() {
+            let alike = || all().filter(|(other, _)| is_alike(one, other));
+            if alike().count() > 1 {
+                let model = one.model.unwrap_or(recorded);
+                let (_, acted) = acts.entry(one.at[1]).or_insert((model, false));
+                *acted |= alike().any(|(_, of_other)| of_other != of_one);
             }
-            _ => idle.filter(|(model, _)| !is_known(model)).for_each(|(model, _)| {
-                add(format!(
-                    "{key}: under the rules {} no figure depends on it with this load and these values",
-                    model.name
-                ));
-            }),
+        }
+        let is_silent =
+            |(model, acted): &&(Model, bool)| !acted && tunable.idle_under(model).is_none();
+        let silent: Vec<Model> = acts.values().filter(is_silent).map(|(model, _)| *model).collect();
+        for model in &silent {
+            let under = match silent.len() == acts.len() {
+                true => String::new(),
+                false => format!("under the rules {} ", model.name),
+            };
+            add(format!("{key}: {under}no figure depends on it with this load and these values"));
         }
     }
     notes

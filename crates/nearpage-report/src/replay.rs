@@ -5,7 +5,7 @@ mod objects;
 mod of_report;
 mod text;
 
-pub use changes::{asked_lines, change_lines, moved_lines};
+pub use changes::change_lines;
 pub use objects::objects_text;
 pub use of_report::page_of_report;
 pub use text::{UNPROVEN, heading, what_if_columns, what_if_rows};

@@ -22,8 +22,6 @@ pub struct WhatIfPage<'a> {
     pub timeline: Option<&'a Timeline>,
     /// What was swept.
     pub sweep: Option<&'a Sweep>,
-    /// Further parts as text that keeps its columns, each under its heading.
-    pub texts: Vec<(&'a str, String)>,
     /// What the model leaves out, a sentence each.
     pub leaves_out: Vec<String>,
 }
@@ -69,10 +67,6 @@ pub fn page_of(title: &str, what_if: &WhatIfPage<'_>, origin: &Origin) -> String
         @if let Some(timeline) = what_if.timeline.filter(|timeline| !timeline.runs.is_empty()) {
             h2 { "Over the time of the load" }
             (timeline::plots(timeline))
-        }
-        @for (heading, lines) in &what_if.texts {
-            h2 { (heading) }
-            div.scroll tabindex="0" { pre { (lines) } }
         }
         @if !what_if.leaves_out.is_empty() {
             h2 { "What the model leaves out" }

@@ -170,10 +170,15 @@ pub(super) fn why_unreadable(line: &[u8]) -> Option<&'static str> {
              mono or boot has seconds",
         );
     }
-    let is_event = has(b": mm_page_") || has(b"kmem:mm_page_");
-    is_event.then_some(
+    names_event(line).then_some(
         "heads of events that lack the task's number, the CPU or the time: perf script has them with -F comm,tid,cpu,time,event,trace",
     )
+}
+
+/// Whether a line names an event of pages, as ftrace and perf script do.
+pub(super) fn names_event(line: &[u8]) -> bool {
+    let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
+    has(b"mm_page_") && (has(b": mm_page_") || has(b"kmem:mm_page_"))
 }
 
 /// `24175 0 83320206135731 type: 653`, and the same in hexadecimal.

@@ -244,8 +244,7 @@ impl<F, G: FnMut(&[u8])> Lines<'_, F, G> {
             self.counts.lost_events = self.counts.lost_events.saturating_add(lost);
         } else if !line.trim_ascii().is_empty() {
             self.counts.other_lines += 1;
-            let names = |name: &[u8]| memchr::memmem::find(line, name).is_some();
-            self.counts.unread_events += u64::from(names(b": mm_page_") || names(b":mm_page_"));
+            self.counts.unread_events += u64::from(head::names_event(line));
             (self.frame)(head::unquoted(line));
         }
         Ok(())

@@ -843,7 +843,7 @@ cc1  71 [001]  10.000007: kmem:mm_page_alloc: page=0x0 pfn=0x0 order=3 migratety
         assert_eq!(names(&ftrace), [of(NO_STACK, 1, 4, 1), of("pte_alloc_one", 1, 1, 1)]);
     }
 
-    /// Who asks behind the pagesets is behind their refills and drains, too.
+    /// The site of a request is the site of the refill or drain that the request causes.
     #[test]
     fn refills_and_drains_have_sites() {
         let text = "\

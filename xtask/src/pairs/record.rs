@@ -79,8 +79,7 @@ impl<'a> Machines<'a> {
         if !release.starts_with("6.18.") {
             return Err(PairsError::Host("this machine has another kernel than 6.18"));
         }
-        // SAFETY: it reads a number of this process.
-        if unsafe { libc::geteuid() } != 0 {
+        if !step::is_root() {
             return Err(PairsError::Host("recording on this machine needs root"));
         }
         let steps = self.folder.join("load");

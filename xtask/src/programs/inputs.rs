@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::rows::Row;
 use super::{ProgramsError, failed};
-use crate::step::root;
+use crate::step::{is_root, root};
 
 /// The library of nearpage's malloc.
 pub(super) const LIBRARY: &str = "libnearpage_preload.so";
@@ -74,9 +74,4 @@ impl Inputs {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(failed(format!("what {} reads", row.name))(io::Error::other(said)))
     }
-}
-
-fn is_root() -> bool {
-    // SAFETY: asks only.
-    unsafe { libc::geteuid() == 0 }
 }

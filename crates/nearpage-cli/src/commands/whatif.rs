@@ -13,7 +13,7 @@ use nearpage_bundle::predict::ModelChoice;
 use nearpage_lab::load::Load;
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{
-    Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
+    ALL_FREE, Bundle, Input, LoneTrace, Replay, ReplayError, Study, StudyAnswer, Tunable, Wish,
 };
 use nearpage_report::Origin;
 use nearpage_report::whatif::{WhatIfPage, page_of};
@@ -154,9 +154,7 @@ pub fn run(arguments: &WhatIfArgs) -> Result<(), CommandError> {
     }
     arguments.check()?;
     if arguments.starts.is_some_and(|starts| starts != arguments.drawn()) {
-        terminal::note(
-            "--starts has no effect: another machine starts with all memory free, and nothing is drawn",
-        );
+        terminal::note(format!("--starts has no effect: {ALL_FREE}"));
     }
     let budget = arguments.limit.budget();
     let machines = arguments.machine.iter().map(|given| read_machine_text(given, &budget));

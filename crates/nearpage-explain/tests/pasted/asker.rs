@@ -390,7 +390,7 @@ fn an_area_of_large_pages_falls_back() {
     assert!(first(&found).text.contains("takes single pages then"), "{:#?}", found.causes);
 }
 
-/// Who pastes a kill up to its counters tells what fills memory, in pages.
+/// A kill that was pasted up to its counters still tells what fills memory, in pages.
 #[test]
 fn counters_without_rows_tell_what_fills_memory() {
     let log = "\

@@ -9,15 +9,22 @@ use nearpage_replay::{Change, Changes, OrderChange, OtherMachine, SizeChange};
 /// Zones, and nodes with their orders, that are shown; JSON has all.
 const SHOWN_MOST: usize = 8;
 
-/// A line for each thing that is changed, for each that was asked for in vain, and for what follows from them.
-pub fn change_lines(changes: &Changes) -> Vec<String> {
-    let mut lines = asked_lines(changes);
-    lines.extend(moved_lines(changes));
+/// A line for each thing that is changed, for each that was asked for in vain, and then for what follows; what several changes share
+/// stands once.
+pub fn change_lines<'c>(all: impl IntoIterator<Item = &'c Changes>) -> Vec<String> {
+    let all: Vec<&Changes> = all.into_iter().collect();
+    let asked = all.iter().flat_map(|changes| asked_lines(changes));
+    let mut lines = Vec::new();
+    for line in asked.chain(all.iter().flat_map(|changes| moved_lines(changes))) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
     lines
 }
 
 /// A line for each thing that is changed, and for each that was asked for in vain.
-pub fn asked_lines(changes: &Changes) -> Vec<String> {
+fn asked_lines(changes: &Changes) -> Vec<String> {
     let mut lines = Vec::new();
     for setting in &changes.settings {
         lines.push(format!("{}: {} -> {}", setting.key, setting.before, setting.after));
@@ -41,7 +48,7 @@ pub fn asked_lines(changes: &Changes) -> Vec<String> {
 }
 
 /// What follows: sizes and fallback orders that move, those that the machine alone moves last.
-pub fn moved_lines(changes: &Changes) -> Vec<String> {
+fn moved_lines(changes: &Changes) -> Vec<String> {
     let Change { before, after, .. } = changes.rules;
     let under = if before == after { String::new() } else { format!("under {after}: ") };
     let mut lines = moved(&changes.sizes, &changes.fallback, &under);

@@ -18,7 +18,7 @@ pub fn page_of_report(report: &Report, origin: &Origin) -> String {
     let what_if = report.what_if.as_ref().map(|answer| {
         let title = format!("model {}", answer.model);
         let machine = answer.machine.as_ref().map(view);
-        let mut changes = change_lines(&answer.changes);
+        let mut changes = change_lines([&answer.changes]);
         changes.extend(answer.no_difference.clone());
         let columns = what_if_columns(answer).iter().map(|(name, _)| *name).collect();
         WhatIfTable { title, changes, columns, rows: what_if_rows(answer), machine }

@@ -30,7 +30,7 @@ pub(super) fn render(report: &Report) -> String {
         what_if(&mut out, answer);
     }
     if let (None, Some(of)) = (&report.what_if, report.rules.first()) {
-        for line in change_lines(&of.changes) {
+        for line in change_lines([&of.changes]) {
             let _ = writeln!(out, "{line}");
         }
     }
@@ -194,7 +194,7 @@ fn kernel_state(out: &mut String, state: &StateReport) {
 
 fn what_if(out: &mut String, answer: &WhatIf) {
     let _ = writeln!(out, "\nwhat if: model {}", answer.model);
-    for line in change_lines(&answer.changes) {
+    for line in change_lines([&answer.changes]) {
         let _ = writeln!(out, "{line}");
     }
     let columns = what_if_columns(answer);

@@ -10,7 +10,7 @@ use nearpage_lab::report::Table;
 use nearpage_lab::{LabError, ON_THE_FRONT, Options, Over, Report, Scenario};
 use nearpage_machine::MachineDescription;
 use nearpage_replay::{Bundle, Changes, ReplayError, SizeChange, Tunable};
-use nearpage_report::replay::{asked_lines, moved_lines};
+use nearpage_report::replay::change_lines;
 use nearpage_report::whatif::{FigureRow, FigureTable};
 use nearpage_sim::workload::lifetimes::Run;
 use nearpage_trace::processes::{Blocks, Load as Processed, Processes};
@@ -262,9 +262,6 @@ pub(super) fn run(
     }
     let of_rules = rules.iter().map(|rules| Changes::on(machine, now, *rules, &tunables));
     let of_rules: Vec<Changes> = of_rules.collect::<Result<_, _>>().map_err(ReplayFailure::from)?;
-    let mut lines: Vec<String> = Vec::new();
-    add_new(&mut lines, of_rules.iter().flat_map(asked_lines));
-    add_new(&mut lines, of_rules.iter().flat_map(moved_lines));
     let others = rules.iter().filter(|rules| **rules != now).map(|rules| Change {
         key: "rules",
         before: now.name.into(),
@@ -304,7 +301,7 @@ pub(super) fn run(
         seeds,
         now: before,
         then,
-        lines,
+        lines: change_lines(&of_rules),
         leaves_out: notes,
     };
     arguments.output(page, &sections(&answer), |page| page, &answer)

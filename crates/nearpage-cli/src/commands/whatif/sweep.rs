@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use nearpage_machine::MachineDescription;
 use nearpage_machine::over::Over;
-use nearpage_replay::{Combinations, Input, Replay, Sweep};
+use nearpage_replay::{ALL_FREE, Combinations, Input, Replay, Sweep};
 use nearpage_report::whatif::WhatIfPage;
 
 use super::text::{Part, Section};
@@ -67,9 +67,7 @@ fn sections(sweep: &Sweep, kernel: Option<&str>) -> Vec<Section> {
         true => {
             "No range: each is run from the likely start; without --over others are drawn.".into()
         }
-        false => {
-            "No range: another machine starts with all memory free, and nothing is drawn.".into()
-        }
+        false => format!("No range: {ALL_FREE}."),
     });
     vec![
         Section::new("What is swept", Part::Changes, swept, 5),

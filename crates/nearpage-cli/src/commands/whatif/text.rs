@@ -7,7 +7,7 @@ use nearpage_machine::size::format as bytes;
 use nearpage_replay::{Alone, NO_WAITS, Ratio, StudyAnswer, Then, Totals};
 use nearpage_report::whatif::{FigureRow, FigureTable, WhatIfPage};
 
-use nearpage_report::replay::{asked_lines, moved_lines};
+use nearpage_report::replay::change_lines;
 
 use crate::commands::beside::{Front, beside, short};
 
@@ -244,8 +244,7 @@ pub(super) fn of_study(answer: &StudyAnswer) -> Vec<Section> {
     let kernel = answer.kernel.as_deref().unwrap_or("unknown");
     let mut changes = vec![format!("{}: kernel {kernel}", answer.bundle)];
     changes.extend(answer.alone.iter().flat_map(played));
-    add_new(&mut changes, answer.then.iter().flat_map(|then| asked_lines(&then.changes)));
-    add_new(&mut changes, answer.then.iter().flat_map(|then| moved_lines(&then.changes)));
+    changes.extend(change_lines(answer.then.iter().map(|then| &then.changes)));
     let mut said: Vec<String> = Vec::new();
     if answer.then.is_empty() {
         said.push(absolute(&answer.now));
